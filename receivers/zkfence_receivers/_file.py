@@ -1,0 +1,5 @@
+"""FileReceiver (being written)."""
+
+
+class FileReceiver:
+    pass

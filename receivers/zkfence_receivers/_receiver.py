@@ -1,0 +1,164 @@
+"""Receiver and Handle: the contract that every store keeps."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from .words import (
+    Action,
+    AlreadyApplied,
+    Claimant,
+    Decision,
+    Mark,
+    Stamp,
+    StampedClaimant,
+    Stamps,
+    Verdict,
+    admit,
+    check_name,
+    digest_of,
+    refusal,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One stamped request, checked and ready for a store."""
+
+    resource: str
+    action: Action
+    stamp: Stamp
+    payload: bytes = b""
+
+    @property
+    def digest(self) -> str:
+        return digest_of(self.action, self.payload)
+
+    def judge(self, mark: Mark | None, *, data_present: bool) -> Decision:
+        """`admit`, with refusals raised."""
+        decision = admit(mark, self.stamp, self.action, self.digest, data_present=data_present)
+        self.raise_refusal(decision.verdict, decision.mark)
+        return decision
+
+    def raise_refusal(self, verdict: Verdict, mark: Mark | None) -> None:
+        """Raise what ``verdict`` stands for; return where the request was admitted or is a duplicate."""
+        error = refusal(verdict, self.resource, self.stamp, mark)
+        if error is not None:
+            raise error
+        if verdict is Verdict.DUPLICATE and mark is not None and mark.reply is None:
+            raise AlreadyApplied(self.resource, self.stamp)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a store answered.
+
+    ``data`` is what a read found, ``None`` where there is nothing.
+    ``existed`` tells, for a deletion, whether there was something to delete.
+    ``duplicate`` tells that this request had been applied before, and was not applied again.
+    """
+
+    data: bytes | None = None
+    existed: bool = False
+    duplicate: bool = False
+
+
+EXISTED, ABSENT = b"1", b"0"  # a deletion's reply, as the mark keeps it
+
+
+class Receiver(ABC):
+    """A store that compares every request's token with a durable mark and changes data and mark in one atomic step,
+    or refuses.
+
+    Guaranteed: once `claim` has returned, no request with an older token is accepted, not even after the store was
+    killed and restarted. Not guaranteed: anything about those who reach the store past the receiver.
+
+    A receiver may be shared by threads. Errors are drawn in ``zkfence_receivers.words``; each leaves mark and data as
+    they were, but for `OutcomeUnknown`.
+    """
+
+    def claim(self, resource: str, grant: Claimant | Stamp) -> Handle:
+        """Tell the store of the new holder, durably, and get a handle that reads and writes.
+
+        From here on no older token can write ``resource``. Claim before you read: what you read afterwards cannot
+        change under you. A `Stamp` from elsewhere may stand for the grant; one stamp claims once.
+
+        Raises `StaleToken` where a newer holder was here first, `WrongLock` where the resource belongs to another
+        lock, `Unfenced` where there is data without a mark.
+        """
+        return self._take(Action.CLAIM, resource, grant)
+
+    def adopt(self, resource: str, grant: Claimant | Stamp) -> Handle:
+        """Claim data that was there before zkfence, on purpose. The data stays as it is.
+
+        Where the resource has a mark already, this is `claim`.
+        """
+        return self._take(Action.ADOPT, resource, grant)
+
+    def apply_stamped(self, resource: str, payload: bytes | None, stamp: Stamp) -> Reply:
+        """Apply one raw stamped write (``None`` deletes), for a service that receives stamps from its clients.
+
+        The same stamp with the same payload may be sent again: it is applied once.
+        """
+        check_name(resource, "resource")
+        check_stamp(stamp)
+        if payload is None:
+            return self._perform(Request(resource, Action.DELETE, stamp))
+        return self._perform(Request(resource, Action.WRITE, stamp, check_payload(payload)))
+
+    @abstractmethod
+    def mark(self, resource: str) -> Mark | None:
+        """What the store remembers of ``resource``; ``None`` where nobody has claimed it. Raises `MarkCorrupt`."""
+
+    @abstractmethod
+    def _perform(self, request: Request) -> Reply:
+        """Judge and carry out one request in one atomic step, durable before the return."""
+
+    def _take(self, action: Action, resource: str, grant: Claimant | Stamp) -> Handle:
+        check_name(resource, "resource")
+        claimant: Claimant = StampedClaimant(grant) if isinstance(grant, Stamp) else grant
+        stamps = claimant.stamps(resource)
+        with stamps.request() as stamp:
+            self._perform(Request(resource, action, stamp))
+        return Handle(self, resource, stamps)
+
+
+class Handle:
+    """A claimed resource: reads and writes that carry the grant's token.
+
+    Every method raises what the grant raises where it is known to be over (before anything is sent), and `StaleToken`
+    where the store has heard of a newer holder.
+    """
+
+    def __init__(self, receiver: Receiver, resource: str, stamps: Stamps) -> None:
+        self._receiver = receiver
+        self._stamps = stamps
+        self.resource = resource
+
+    def read(self) -> bytes | None:
+        """The resource's data, ``None`` where there is none."""
+        return self._receiver._perform(Request(self.resource, Action.READ, self._stamps.reading())).data
+
+    def write(self, data: bytes) -> None:
+        """Replace the resource's data. When it returns, data and mark are durable."""
+        payload = check_payload(data)
+        with self._stamps.request() as stamp:
+            self._receiver._perform(Request(self.resource, Action.WRITE, stamp, payload))
+
+    def delete(self) -> bool:
+        """Delete the resource's data; the mark stays, for ever. Tells whether there was any."""
+        with self._stamps.request() as stamp:
+            return self._receiver._perform(Request(self.resource, Action.DELETE, stamp)).existed
+
+
+def check_payload(data: bytes) -> bytes:
+    """``data`` as bytes; raises TypeError for anything that is not bytes-like, text above all."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise TypeError(f"a receiver stores bytes, not {type(data).__name__}; encode it first")
+    return bytes(data)
+
+
+def check_stamp(stamp: Stamp) -> None:
+    if not isinstance(stamp, Stamp):
+        raise TypeError(f"a Stamp is needed, not {type(stamp).__name__}; Stamp.from_json reads one from the wire")

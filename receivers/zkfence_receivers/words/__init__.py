@@ -1,0 +1,71 @@
+"""The words that both halves of zkfence share. Imports neither kazoo nor any store."""
+
+from ._errors import (
+    AlreadyApplied,
+    InvalidName,
+    InvalidStamp,
+    InvalidToken,
+    MarkCorrupt,
+    OutcomeUnknown,
+    OutOfOrder,
+    ReadOnlyStamp,
+    ReceiverError,
+    Refused,
+    StaleToken,
+    StoreBusy,
+    TokenCollision,
+    Unfenced,
+    UnsafeStore,
+    WrongLock,
+    WrongNamespace,
+    ZkfenceError,
+)
+from ._mark import REPLY_LIMIT, Mark
+from ._name import check_name, decode_component, encode_component
+from ._rule import CLAIMS, Action, Decision, Verdict, admit, digest_of, refusal, with_reply
+from ._stamp import MAX_OP, Mode, Stamp
+from ._stamps import Claimant, StampedClaimant, Stamps
+from ._token import MAX_TOKEN, SEQUENCES_PER_EPOCH, Token
+
+__all__ = [
+    "CLAIMS",
+    "MAX_OP",
+    "MAX_TOKEN",
+    "REPLY_LIMIT",
+    "SEQUENCES_PER_EPOCH",
+    "Action",
+    "AlreadyApplied",
+    "Claimant",
+    "Decision",
+    "InvalidName",
+    "InvalidStamp",
+    "InvalidToken",
+    "Mark",
+    "MarkCorrupt",
+    "Mode",
+    "OutOfOrder",
+    "OutcomeUnknown",
+    "ReadOnlyStamp",
+    "ReceiverError",
+    "Refused",
+    "StaleToken",
+    "Stamp",
+    "StampedClaimant",
+    "Stamps",
+    "StoreBusy",
+    "Token",
+    "TokenCollision",
+    "Unfenced",
+    "UnsafeStore",
+    "Verdict",
+    "WrongLock",
+    "WrongNamespace",
+    "ZkfenceError",
+    "admit",
+    "check_name",
+    "decode_component",
+    "digest_of",
+    "encode_component",
+    "refusal",
+    "with_reply",
+]

@@ -1,0 +1,205 @@
+"""The root of every error, and what a receiver may say.
+
+::
+
+    ZkfenceError
+    ├── InvalidName            a lock or resource name that cannot be one
+    ├── InvalidToken           not a fencing token
+    ├── InvalidStamp           not a stamp, or one of a newer format
+    ├── zkfence.LockError      the worker's side; drawn in zkfence
+    └── ReceiverError
+        ├── Refused            the destination said no; nothing was changed
+        │   ├── StaleToken     an older holder: a newer one has claimed or written
+        │   ├── TokenCollision the same token from another holder
+        │   ├── OutOfOrder     a late or re-used request of the same holder
+        │   ├── WrongLock      the resource belongs to another lock
+        │   │   └── WrongNamespace   … of another ensemble or namespace
+        │   ├── ReadOnlyStamp  a reader's stamp on a change
+        │   └── Unfenced       data that was there before zkfence
+        ├── AlreadyApplied     a duplicate whose reply was too large to keep
+        ├── MarkCorrupt        the mark cannot be read; a person has to look
+        ├── OutcomeUnknown     the store did not answer; the change may be there
+        ├── StoreBusy          somebody else kept the resource locked
+        └── UnsafeStore        the store cannot keep the promise; nothing was sent
+
+None of them derives from an error class that retry helpers commonly retry
+(``ConnectionError``, ``OSError``, a driver's operational errors): a refused
+request is never worth repeating.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._mark import Mark
+    from ._stamp import Stamp
+
+
+class ZkfenceError(Exception):
+    """The root of everything that zkfence and its receivers raise on purpose. All of them can be pickled."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # The default would call the class with the message alone, which breaks process pools.
+        return _restore, (type(self), self.args, self.__dict__.copy())
+
+
+def _restore(error: type[ZkfenceError], args: tuple[object, ...], attributes: dict[str, object]) -> ZkfenceError:
+    restored = error.__new__(error)
+    restored.args = args
+    restored.__dict__.update(attributes)
+    return restored
+
+
+class InvalidName(ZkfenceError, ValueError):
+    """A name of a lock or a resource is empty, too long or not text."""
+
+
+class InvalidToken(ZkfenceError, ValueError):
+    """A value is not a fencing token: an integer from 1 to 2**63-1, or its canonical decimal text."""
+
+
+class InvalidStamp(ZkfenceError, ValueError):
+    """A stamp cannot be read, lacks a field, or has a format version that is newer than this library."""
+
+
+class ReceiverError(ZkfenceError):
+    """The root of what receivers raise. ``resource`` is the resource's name."""
+
+    def __init__(self, resource: str, message: str) -> None:
+        super().__init__(message)
+        self.resource = resource
+
+
+class Refused(ReceiverError):
+    """The destination refused a request; its data and its mark are as before.
+
+    ``stamp`` is what was sent; ``mark`` is what the destination remembers, ``None`` where it has no mark.
+    """
+
+    def __init__(self, resource: str, stamp: Stamp, mark: Mark | None) -> None:
+        super().__init__(resource, self._explain(resource, stamp, mark))
+        self.stamp = stamp
+        self.mark = mark
+
+    def _explain(self, resource: str, stamp: Stamp, mark: Mark | None) -> str:
+        raise NotImplementedError
+
+
+class StaleToken(Refused):
+    """A newer holder has claimed or written the resource: this one's lease is over, whatever it believes."""
+
+    def _explain(self, resource: str, stamp: Stamp, mark: Mark | None) -> str:
+        assert mark is not None
+        known = mark.token if stamp.token < mark.token and stamp.mode == "write" else mark.written
+        return (
+            f"{resource!r}: token {stamp.token.dotted} is older than {known.dotted}, which the store has already seen. "
+            "Another worker took over: stop, throw this result away, and acquire the lock again if there is work left"
+        )
+
+
+class TokenCollision(Refused):
+    """Two holders carry the same token: an ensemble was restored from a backup, or a token was forged."""
+
+    def _explain(self, resource: str, stamp: Stamp, mark: Mark | None) -> str:
+        assert mark is not None
+        return (
+            f"{resource!r}: token {stamp.token.dotted} was already used by holder {mark.holder!r}, "
+            f"and now comes from {stamp.holder!r}. Was ZooKeeper restored from a backup? "
+            "Acquire the lock again: a newer token is accepted"
+        )
+
+
+class OutOfOrder(Refused):
+    """A request with this number, or a later one, was already accepted from the same grant.
+
+    On a retry it means: unknown, a later request of yours has overtaken it.
+    """
+
+    def _explain(self, resource: str, stamp: Stamp, mark: Mark | None) -> str:
+        assert mark is not None
+        return (
+            f"{resource!r}: request {stamp.op} of token {stamp.token.dotted} comes after request {mark.op} "
+            "was accepted, and is not a copy of it. It was not applied now; read the resource before deciding "
+            "what to do, and send one request at a time with a number of its own"
+        )
+
+
+class WrongLock(Refused):
+    """The resource is pinned to another lock; tokens of different locks cannot be compared."""
+
+    def _explain(self, resource: str, stamp: Stamp, mark: Mark | None) -> str:
+        assert mark is not None
+        return (
+            f"{resource!r} is guarded by lock {mark.lock!r}, but the request was made under {stamp.lock!r}. "
+            "Use the lock that the resource belongs to, or another resource name"
+        )
+
+
+class WrongNamespace(WrongLock):
+    """The resource is pinned to a lock of another ZooKeeper namespace (another ensemble, or one made anew)."""
+
+
+class ReadOnlyStamp(Refused):
+    """A stamp made for reading was sent with a change."""
+
+    def _explain(self, resource: str, stamp: Stamp, mark: Mark | None) -> str:
+        return f"{resource!r}: the stamp was made for reading and cannot change anything; use a write grant"
+
+
+class Unfenced(Refused):
+    """There is data, but no mark: it was written before zkfence, or the mark was removed or evicted."""
+
+    def _explain(self, resource: str, stamp: Stamp, mark: Mark | None) -> str:
+        return (
+            f"{resource!r} has data but no mark: it was there before zkfence, or its mark was removed. "
+            "Make sure that nobody writes it without zkfence any more, then take it in with adopt()"
+        )
+
+
+class AlreadyApplied(ReceiverError):
+    """The same request was applied before; it was not applied again, and its reply was too large to keep."""
+
+    def __init__(self, resource: str, stamp: Stamp) -> None:
+        super().__init__(
+            resource,
+            f"{resource!r}: request {stamp.op} of token {stamp.token.dotted} was applied when it first arrived; "
+            "its reply was too large to keep. Read the resource if you need the result",
+        )
+        self.stamp = stamp
+
+
+class MarkCorrupt(ReceiverError):
+    """The mark is there but cannot be understood: nothing is accepted until a person has looked at it."""
+
+    def __init__(self, resource: str, reason: str) -> None:
+        super().__init__(
+            resource,
+            f"{resource!r}: the mark cannot be used ({reason}). Nothing was changed and nothing will be accepted; "
+            "find out who changed it, and restore it to a value at least as high as the newest token",
+        )
+        self.reason = reason
+
+
+class OutcomeUnknown(ReceiverError):
+    """The store did not answer: the request may or may not have been applied.
+
+    ``stamp`` is what was sent. The same payload may be sent again under the same stamp
+    (``apply_stamped``): it is applied once, however often it arrives.
+    """
+
+    def __init__(self, resource: str, stamp: Stamp, reason: str) -> None:
+        super().__init__(
+            resource,
+            f"{resource!r}: no answer from the store ({reason}). Whether request {stamp.op} was applied is unknown; "
+            "send the same payload again with the stamp of this error, or read the resource",
+        )
+        self.stamp = stamp
+
+
+class StoreBusy(ReceiverError):
+    """The resource stayed locked by another request for the whole time allowed; nothing was changed."""
+
+
+class UnsafeStore(ReceiverError):
+    """The store is set up so that the receiver's promise cannot be kept; the message says which setting."""
