@@ -20,6 +20,7 @@
         ├── MarkCorrupt        the mark cannot be read; a person has to look
         ├── OutcomeUnknown     the store did not answer; the change may be there
         ├── StoreBusy          somebody else kept the resource locked
+        ├── StoreFailed        the store could not do it; nothing was changed
         └── UnsafeStore        the store cannot keep the promise; nothing was sent
 
 None of them derives from an error class that retry helpers commonly retry
@@ -199,6 +200,11 @@ class OutcomeUnknown(ReceiverError):
 
 class StoreBusy(ReceiverError):
     """The resource stayed locked by another request for the whole time allowed; nothing was changed."""
+
+
+class StoreFailed(ReceiverError):
+    """The store could not be reached or could not carry the request out, and nothing was changed: data and mark are as
+    before. The message says why; the driver's error, where there is one, is the ``__cause__``."""
 
 
 class UnsafeStore(ReceiverError):
