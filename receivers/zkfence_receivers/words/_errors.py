@@ -92,7 +92,7 @@ class StaleToken(Refused):
 
     def _explain(self, resource: str, stamp: Stamp, mark: Mark | None) -> str:
         assert mark is not None
-        known = mark.token if stamp.token < mark.token and stamp.mode == "write" else mark.written
+        known = mark.token if mark.written is None or stamp.mode == "write" else mark.written
         return (
             f"{resource!r}: token {stamp.token.dotted} is older than {known.dotted}, which the store has already seen. "
             "Another worker took over: stop, throw this result away, and acquire the lock again if there is work left"

@@ -44,7 +44,7 @@ class Token(int):
         return cls(epoch * SEQUENCES_PER_EPOCH + sequence)
 
     @classmethod
-    def parse(cls, text: str) -> Self:
+    def parse(cls, text: object) -> Self:
         """Read the wire form, ``[1-9][0-9]{0,18}`` and nothing else; raises `InvalidToken`."""
         if not isinstance(text, str) or _WIRE.fullmatch(text) is None:
             raise InvalidToken(f"a token's text is 1 to 19 digits 0-9 without a leading zero, not {text!r}")

@@ -1,0 +1,50 @@
+"""Attempt: one acquisition, from its first request to its grant or its leaving."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from ._layout import Layout
+
+
+class State(Enum):
+    """How much of an attempt may be in ZooKeeper."""
+
+    IDLE = auto()  # nothing
+    CREATING = auto()  # a node may exist: a create was sent and its answer is not known
+    QUEUED = auto()  # exactly the node ``path``
+
+
+@dataclass(slots=True)
+class Attempt:
+    """What has to be known to leave without a trace, wherever the attempt is interrupted."""
+
+    layout: Layout
+    lock_name: str
+    guid: str
+    data: bytes  # the contender's node
+    state: State = State.IDLE
+    counter: str = ""  # the counter path in which a node may exist
+    path: str = ""
+    session_id: int = 0
+    lost_creates: bool = False  # a lost create may still be applied late: a second node
+
+    @property
+    def lock_path(self) -> str:
+        return self.layout.lock(self.lock_name)
+
+    def creating(self, counter: str) -> None:
+        self.state, self.counter, self.path = State.CREATING, counter, ""
+
+    def queued(self, path: str, session_id: int) -> None:
+        self.state, self.path, self.session_id = State.QUEUED, path, session_id
+
+    def gone(self) -> None:
+        """Its node is not there any more. A lost create may still come, as long as the session lives."""
+        self.state, self.path = State.IDLE, ""
+
+    def session_lost(self) -> None:
+        """The session took every node of the attempt with it."""
+        self.gone()
+        self.lost_creates = False

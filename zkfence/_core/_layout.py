@@ -1,0 +1,101 @@
+"""Layout: where a namespace keeps what, and in which format. The picture is in the design, 'The counter path'."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from zkfence_receivers.words import InvalidName, encode_component
+
+from .._errors import NamespaceDamaged
+
+FORMAT: Final = 1
+EPOCHS: Final = 2**32
+CEILING: Final = 2**31 - 2**20  # a path that has handed out this number, or a negative one, is closed
+
+CONTENDER_PREFIX: Final = "x-"
+MAX_CONTENDER_BYTES: Final = 1024
+_CONTENDER: Final = re.compile(r"x-([0-9]{10}|-[0-9]{9,10})", re.ASCII)
+
+
+def sequence_of(name: str) -> int | None:
+    """The number of a contender's node name; ``None`` for a name that no contender has."""
+    match = _CONTENDER.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+def contenders_in(names: tuple[str, ...]) -> dict[int, str]:
+    """Number to name, of those children that are contenders; anything else under the path is ignored."""
+    return {number: name for name in names if (number := sequence_of(name)) is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The paths of one namespace."""
+
+    namespace: str
+
+    def __post_init__(self) -> None:
+        parts = self.namespace.split("/")
+        if parts[0] or len(parts) < 2 or any(part in ("", ".", "..") for part in parts[1:]):
+            raise InvalidName(f"a namespace is an absolute path such as '/zkfence', not {self.namespace!r}")
+
+    @property
+    def epoch(self) -> str:
+        return f"{self.namespace}/epoch"
+
+    @property
+    def locks(self) -> str:
+        return f"{self.namespace}/locks"
+
+    def lock(self, name: str) -> str:
+        return f"{self.locks}/{encode_component(name)}"
+
+    @property
+    def ancestors(self) -> list[str]:
+        """The nodes above the namespace, the highest first."""
+        parts = self.namespace.split("/")[1:-1]
+        return ["/" + "/".join(parts[: depth + 1]) for depth in range(len(parts))]
+
+
+def counter_path(lock: str, epoch: int) -> str:
+    return f"{lock}/{epoch}"
+
+
+def dump(**fields: object) -> bytes:
+    """A small versioned JSON object."""
+    return json.dumps({"v": FORMAT, **fields}, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _load(path: str, data: bytes, field: str) -> object:
+    try:
+        fields = json.loads(data)
+        version, value = fields["v"], fields[field]
+    except (ValueError, TypeError, KeyError) as error:
+        raise NamespaceDamaged(path, "its data cannot be read") from error
+    if version != FORMAT:
+        raise NamespaceDamaged(path, f"its format is {version!r}, this version of zkfence reads {FORMAT}")
+    return value
+
+
+def load_namespace_id(path: str, data: bytes) -> str:
+    value = _load(path, data, "id")
+    if not isinstance(value, str) or not value or "/" in value:
+        raise NamespaceDamaged(path, "its id cannot be read")
+    return value
+
+
+def load_lock_epoch(path: str, data: bytes) -> int:
+    value = _load(path, data, "epoch")
+    if type(value) is not int or not 1 <= value < EPOCHS:
+        raise NamespaceDamaged(path, "its epoch cannot be read")
+    return value
+
+
+def load_epoch(path: str, data: bytes) -> int:
+    """The last epoch issued; 0 in a new namespace."""
+    if not data.isdigit() or len(data) > len(str(EPOCHS)):
+        raise NamespaceDamaged(path, "its data is no epoch")
+    return int(data)

@@ -1,0 +1,72 @@
+"""Leaving: nothing of an attempt stays behind, and nothing else is touched."""
+
+from __future__ import annotations
+
+import json
+
+from ._attempt import Attempt, State
+from ._layout import contenders_in
+from ._operations import Children, ConnectionLost, Delete, Get, NoNode, SessionLost, Steps, Sync, ask, land, read
+from ._surroundings import Surroundings
+
+_LOOK_UP_BATCH = 128  # reads in one flight; kazoo's queue stalls above some 270
+
+
+def own_nodes(attempt: Attempt, surroundings: Surroundings) -> Steps[list[str]]:
+    """The attempt's nodes in its counter path, the lowest number first: its GUID *and* owned by the present session.
+
+    Behind a `Sync` that the leader has answered: a server that lags would hide a node whose create was applied. A node
+    of an earlier session with the same GUID is about to vanish and is nobody's. Raises `SessionLost`.
+    """
+    session_id = surroundings.session_id
+    if session_id is None:
+        raise SessionLost
+    _, listing = yield from read(Sync(attempt.counter), Children(attempt.counter))
+    if isinstance(listing, NoNode):
+        return []
+    contenders = contenders_in(land(listing).names)
+    # A closing number stands last in the queue, a negative one too.
+    names = [contenders[number] for number in sorted(contenders, key=lambda number: (number < 0, number))]
+    found: list[str] = []
+    for start in range(0, len(names), _LOOK_UP_BATCH):
+        paths = [f"{attempt.counter}/{name}" for name in names[start : start + _LOOK_UP_BATCH]]
+        nodes = yield from read(*(Get(path) for path in paths))
+        for path, node in zip(paths, nodes, strict=True):
+            if isinstance(node, NoNode):
+                continue
+            owner = land(node).stat.ephemeral_owner
+            if owner == session_id and guid_of(land(node).data) == attempt.guid:
+                found.append(path)
+    return found
+
+
+def guid_of(data: bytes) -> str | None:
+    """The GUID in a contender's data; ``None`` where somebody else made the node."""
+    try:
+        guid = json.loads(data)["guid"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    return guid if isinstance(guid, str) else None
+
+
+def delete_surely(path: str) -> Steps[None]:
+    """Delete a node, until an answer says that it is gone. Raises `SessionLost`: then it goes by itself."""
+    while True:
+        try:
+            yield from ask(Delete(path))
+        except ConnectionLost:
+            continue
+        except NoNode:
+            pass
+        return
+
+
+def leave(attempt: Attempt, surroundings: Surroundings) -> Steps[None]:
+    """Remove every node of the attempt. Raises `SessionLost` where the session was over first: they go with it."""
+    if attempt.state is State.QUEUED and attempt.session_id == surroundings.session_id:
+        yield from delete_surely(attempt.path)
+    if attempt.state is State.CREATING or attempt.lost_creates:
+        for path in (yield from own_nodes(attempt, surroundings)):
+            yield from delete_surely(path)
+    attempt.gone()
+    attempt.lost_creates = False

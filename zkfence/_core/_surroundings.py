@@ -1,0 +1,18 @@
+"""Surroundings: what a protocol step may know of the world without asking ZooKeeper."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Surroundings(Protocol):
+    @property
+    def session_id(self) -> int | None:
+        """The id of the session, while disconnected too; ``None`` once it is lost, until there is a new one."""
+
+    @property
+    def session_timeout(self) -> float:
+        """Seconds."""
+
+    def now(self) -> float:
+        """Seconds, on a clock that counts suspend where the platform can."""

@@ -1,0 +1,107 @@
+"""The adapter: the protocol's operations, as calls of kazoo, and kazoo's answers, as the protocol's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kazoo import exceptions
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.interfaces import IAsyncResult
+from kazoo.protocol.states import ZnodeStat
+from kazoo.security import ACL
+
+from ._core import _operations as core
+from ._errors import AccessDenied, LockError, NotConnected, ZooKeeperFailed
+from ._session import Session
+
+_FAILURES: Final[dict[type[Exception], type[core.Failure]]] = {
+    exceptions.NoNodeError: core.NoNode,
+    exceptions.NodeExistsError: core.NodeExists,
+    exceptions.BadVersionError: core.BadVersion,
+    exceptions.NotEmptyError: core.NotEmpty,
+    exceptions.ConnectionLoss: core.ConnectionLost,
+    exceptions.OperationTimeoutError: core.ConnectionLost,
+    exceptions.SessionMovedError: core.ConnectionLost,
+    exceptions.SessionExpiredError: core.SessionLost,
+}
+
+
+def send(session: Session, operation: core.Operation, acl: Sequence[ACL] | None) -> IAsyncResult:
+    """Put one operation into the client's queue; does not wait."""
+    client = session.client
+    match operation:
+        case core.Get(path, watch):
+            return client.get_async(path, watch=session.watch if watch else None)
+        case core.Children(path):
+            return client.get_children_async(path, include_data=True)
+        case core.Create(path, data, contender):
+            return client.create_async(path, data, acl, ephemeral=contender, sequence=contender, include_data=True)
+        case core.Delete(path):
+            return client.delete_async(path)
+        case core.Sync(path):
+            return client.sync_async(path)
+        case core.Multi(operations):
+            return _transaction(client, operations, acl).commit_async()
+
+
+def _transaction(
+    client: KazooClient,
+    operations: Sequence[core.Create | core.Delete | core.SetData | core.Check],
+    acl: Sequence[ACL] | None,
+) -> TransactionRequest:
+    transaction = client.transaction()
+    for operation in operations:
+        match operation:
+            case core.Create(path, data):
+                transaction.create(path, data, acl)
+            case core.Delete(path):
+                transaction.delete(path)
+            case core.SetData(path, data, version):
+                transaction.set_data(path, data, version)
+            case core.Check(path):
+                transaction.check(path, -1)
+    return transaction
+
+
+def result_of(operation: core.Operation, answer: object) -> object:
+    """kazoo's answer as the protocol's result or failure. Raises a `LockError` for what no step can handle."""
+    if isinstance(answer, BaseException):
+        return failure_of(answer)
+    match operation, answer:
+        case core.Get(), (bytes() as data, ZnodeStat() as stat):
+            return core.Node(data, _stat(stat))
+        case core.Children(), (list() as names, ZnodeStat() as stat):
+            return core.Listing(tuple(names), _stat(stat))
+        case core.Create(), (str() as path, ZnodeStat() as stat):
+            return core.Created(path, _stat(stat))
+        case core.Multi(), list() as results:
+            # Those before the culprit say RolledBack, those behind it RuntimeInconsistency.
+            for index, part in enumerate(results):
+                if isinstance(part, Exception) and not isinstance(
+                    part, exceptions.RolledBackError | exceptions.RuntimeInconsistency
+                ):
+                    failure = failure_of(part)
+                    return core.NoNode(index) if isinstance(failure, core.NoNode) else failure
+    return None
+
+
+def failure_of(error: BaseException) -> core.Failure:
+    """kazoo's error as the protocol's failure. Raises a `LockError` for what no step can handle."""
+    if isinstance(error, exceptions.ConnectionClosedError):  # before its base, SessionExpiredError
+        raise NotConnected("the ZooKeeper client was closed while it was in use") from error
+    for kind, failure in _FAILURES.items():
+        if isinstance(error, kind):
+            return failure()
+    if isinstance(error, exceptions.NoAuthError | exceptions.AuthFailedError | exceptions.InvalidACLError):
+        raise AccessDenied(
+            f"ZooKeeper refuses this client ({type(error).__name__}): "
+            "check its authentication and the ACLs of the namespace"
+        ) from error
+    if isinstance(error, LockError) or not isinstance(error, exceptions.KazooException):
+        raise error
+    raise ZooKeeperFailed(f"ZooKeeper answered {type(error).__name__} {error}") from error
+
+
+def _stat(stat: ZnodeStat) -> core.Stat:
+    return core.Stat(stat.czxid, stat.version, stat.ephemeralOwner)
