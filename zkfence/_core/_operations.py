@@ -153,7 +153,7 @@ class Flight:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """``sent_at`` is the clock (seconds) just before the first operation left; a failure stands in its result's place."""
+    """``sent_at``: the clock (seconds) just before the first operation left. A failure stands in its result's place."""
 
     sent_at: float
     results: tuple[object, ...]
