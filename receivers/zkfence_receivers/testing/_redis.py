@@ -112,7 +112,7 @@ class LocalRedis:
         """Its process id."""
         return self._started().pid
 
-    def client(self, **options: Any) -> redis.Redis:  # noqa: ANN401
+    def client(self, **options: Any) -> redis.Redis:
         """A new ``redis.Redis`` for this server; ``options`` go to its constructor. Close it when you are done.
 
         Raises ImportError where redis-py is missing: it is in the extra ``zkfence[redis]``.

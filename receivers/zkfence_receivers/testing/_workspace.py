@@ -52,6 +52,7 @@ class Workspace:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
+                env={"PATH": os.defpath},  # whatever PATH a test has set
                 start_new_session=True,
             )
         except BaseException:
