@@ -13,6 +13,7 @@ from typing import Final
 
 from kazoo.client import KazooClient
 from kazoo.security import ACL
+
 from zkfence_receivers.words import check_name
 
 from ._core._acquiring import Acquisition, CounterPath

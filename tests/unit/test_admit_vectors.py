@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from zkfence_receivers.words import (
     CLAIMS,
     MAX_OP,

@@ -22,7 +22,7 @@ def all_kinds(root: type[ZkfenceError]) -> Iterator[type[ZkfenceError]]:
         yield from all_kinds(kind)
 
 
-REFUSALS = [kind for kind in all_kinds(Refused)]
+REFUSALS = list(all_kinds(Refused))
 
 
 def examples() -> list[ZkfenceError]:
