@@ -209,3 +209,7 @@ class StoreFailed(ReceiverError):
 
 class UnsafeStore(ReceiverError):
     """The store is set up so that the receiver's promise cannot be kept; the message says which setting."""
+
+
+class UnverifiedStore(UserWarning):
+    """A store did not let itself be asked whether it keeps what it acknowledges; the message says what is unknown."""

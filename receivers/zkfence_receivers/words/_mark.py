@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from ._errors import MarkCorrupt
-from ._token import MAX_TOKEN, Token
+from ._stamp import MAX_OP
+from ._token import Token
 
 FORMAT: Final = 1
 REPLY_LIMIT: Final = 256  # bytes of an op's reply that a mark keeps, for duplicates
@@ -67,7 +68,7 @@ class Mark:
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise MarkCorrupt(resource, f"it is not a mark: {error}") from error
         texts = (mark.lock, mark.holder, mark.digest)
-        if type(op) is not int or not 0 <= op <= MAX_TOKEN or not all(isinstance(text, str) for text in texts):
+        if type(op) is not int or not 0 <= op <= MAX_OP or not all(isinstance(text, str) for text in texts):
             raise MarkCorrupt(resource, "a field has the wrong type")
         if mark.written is not None and mark.written > mark.token:
             raise MarkCorrupt(resource, "it was written by a token above its own")

@@ -49,8 +49,13 @@ class Stamp:
     def __post_init__(self) -> None:
         object.__setattr__(self, "token", Token(self.token))
         for field in ("lock", "holder"):
-            if not isinstance(getattr(self, field), str):
-                raise InvalidStamp(f"a stamp's {field} is text, not {getattr(self, field)!r}")
+            text = getattr(self, field)
+            if not isinstance(text, str):
+                raise InvalidStamp(f"a stamp's {field} is text, not {text!r}")
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise InvalidStamp(f"a stamp's {field} must be valid Unicode, not {text!r}") from error
         try:
             object.__setattr__(self, "mode", Mode(self.mode))
         except ValueError:
