@@ -1,0 +1,187 @@
+"""What the tests of the worker's side share: clients on a real server, and faults at chosen moments."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkfence
+from zkfence import FencedLock, _lock
+from zkfence._core._operations import ConnectionLost, Create, Effect, Flight, Landed
+from zkfence._threads import Driver
+from zkfence.testing import LocalEnsemble
+
+
+def eventually(condition: Callable[[], bool], what: str, within: float = 5.0) -> None:
+    deadline = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {within} s: {what}"
+        time.sleep(0.01)
+
+
+@pytest.fixture(name="eventually")
+def eventually_fixture() -> Callable[..., None]:
+    return eventually
+
+
+@pytest.fixture
+def connect(zkfence_ensemble: LocalEnsemble) -> Iterator[Callable[..., zkfence.Client]]:
+    """Clients on the real server, ended with the test."""
+    with ExitStack() as stack:
+        yield lambda path="", **options: stack.enter_context(
+            zkfence.connect(zkfence_ensemble.hosts + path, **{"session_timeout": 10.0, **options})
+        )
+
+
+@pytest.fixture
+def zk(connect: Callable[..., zkfence.Client]) -> zkfence.Client:
+    return connect()
+
+
+@pytest.fixture
+def other_zk(connect: Callable[..., zkfence.Client]) -> zkfence.Client:
+    return connect()
+
+
+class Nodes:
+    """Looks at a lock's nodes the way an administrator would."""
+
+    def __init__(self, zk: KazooClient, namespace: str) -> None:
+        self._zk = zk
+        self._namespace = namespace
+
+    def epochs(self, component: str) -> list[int]:
+        path = f"{self._namespace}/locks/{component}"
+        return sorted(int(name) for name in self._zk.get_children(path)) if self._zk.exists(path) else []
+
+    def contenders(self, component: str) -> list[str]:
+        path = f"{self._namespace}/locks/{component}"
+        return [
+            f"{path}/{epoch}/{name}"
+            for epoch in self.epochs(component)
+            for name in sorted(self._zk.get_children(f"{path}/{epoch}"))
+        ]
+
+
+@pytest.fixture
+def nodes(connect: Callable[..., zkfence.Client], zkfence_namespace: str) -> Nodes:
+    return Nodes(connect(), zkfence_namespace)
+
+
+def end_session(client: KazooClient, hosts: str) -> None:
+    """End the client's session on the server, behind its back."""
+    twin = KazooClient(hosts, client_id=client.client_id)
+    twin.start()
+    twin.stop()
+    twin.close()
+
+
+@pytest.fixture(name="end_session")
+def end_session_fixture(zkfence_ensemble: LocalEnsemble) -> Callable[[KazooClient], None]:
+    return lambda client: end_session(client, zkfence_ensemble.hosts)
+
+
+class Faults:
+    """Chooses what the driver of the next acquisitions does wrong. The server and everything else are real."""
+
+    def __init__(self) -> None:
+        self.lost_replies = 0  # creates that are applied, and whose reply is lost
+        self.lost_requests = 0  # creates that never arrive
+        self.raise_at: int | None = None  # the effect, counted from 0, at which `error` is raised …
+        self.error: BaseException = KeyboardInterrupt()
+        self.after_sending = True  # … when its requests are under way, or before they leave
+        self.effects: list[Effect] = []
+        self.before_create: Callable[[Create], None] = lambda create: None
+
+    def driver(self) -> type[Driver]:
+        faults = self
+
+        class FaultyDriver(Driver):
+            def _do(self, effect: Effect) -> Landed | None:
+                number = len(faults.effects)
+                faults.effects.append(effect)
+                if number == faults.raise_at and not faults.after_sending:
+                    raise faults.error
+                create = effect.operations[0] if isinstance(effect, Flight) else None
+                if isinstance(create, Create) and create.contender:
+                    faults.before_create(create)
+                    if faults.lost_requests:
+                        faults.lost_requests -= 1
+                        assert isinstance(effect, Flight)
+                        return Landed(self._session.now(), (ConnectionLost(),) * len(effect.operations))
+                landed = super()._do(effect)
+                if number == faults.raise_at:
+                    raise faults.error
+                if isinstance(create, Create) and create.contender and faults.lost_replies:
+                    faults.lost_replies -= 1
+                    assert landed is not None
+                    return Landed(landed.sent_at, (ConnectionLost(),) * len(landed.results))
+                return landed
+
+        return FaultyDriver
+
+
+@pytest.fixture
+def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
+    faults = Faults()
+    monkeypatch.setattr(_lock, "Driver", faults.driver())
+    return faults
+
+
+@pytest.fixture
+def in_background() -> Iterator[Callable[[Callable[[], Any]], Background]]:
+    started: list[Background] = []
+
+    def start(work: Callable[[], Any]) -> Background:
+        started.append(Background(work))
+        return started[-1]
+
+    yield start
+    for background in started:
+        background.thread.join(20)
+        assert not background.thread.is_alive(), "a background step of the test did not end"
+
+
+class Background:
+    """A step of a test in a thread of its own; `result` waits for it."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work = work
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._result = self._work()
+        except BaseException as error:
+            self._error = error
+
+    @property
+    def done(self) -> bool:
+        return not self.thread.is_alive()
+
+    def result(self, within: float = 20.0) -> Any:
+        self.thread.join(within)
+        assert self.done, "not finished in time"
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+@pytest.fixture
+def lock(zk: zkfence.Client, zkfence_namespace: str) -> FencedLock:
+    return FencedLock(zk, "a", namespace=zkfence_namespace)
+
+
+@pytest.fixture
+def other(other_zk: zkfence.Client, zkfence_namespace: str) -> FencedLock:
+    """The same lock, in another session."""
+    return FencedLock(other_zk, "a", namespace=zkfence_namespace)
