@@ -23,7 +23,7 @@ quietly() {
     shift
     printf '\n$ %s\n' "$*" >>"$log"
     if ! "$@" >>"$log" 2>&1 </dev/null; then
-        tail -n 40 "$log" >&2
+        tail -n 20 "$log" >&2
         die "that failed; the whole output is in $log"
     fi
 }
@@ -93,9 +93,9 @@ install_packages() {
     elif have sudo && { sudo -n true 2>/dev/null || { [ -t 2 ] && sudo -v; }; }; then
         sudo=sudo
     else
-        say 'some system packages are missing, and neither root nor sudo is at hand. Let an administrator run:'
+        say 'system packages are missing, and this is neither root nor a sudo that works without asking. As root, please run:'
         say "  apt-get update && apt-get install --no-install-recommends $*"
-        die 'and run this again'
+        die 'and then this again'
     fi
     quietly "installing Debian packages: $*" $sudo sh scripts/install-debian-packages.sh "$@"
 }
@@ -121,7 +121,7 @@ is_project_installed() {
 }
 
 pip() {
-    "$venv/bin/python" -m pip --disable-pip-version-check --no-input "$@"
+    PIP_PROGRESS_BAR=off "$venv/bin/python" -m pip --disable-pip-version-check --no-input "$@"
 }
 
 make_venv() {
