@@ -40,7 +40,8 @@ class Findings:
             self.unknown.append("role")
         elif info["role"] != "master":
             self.problems.append(f"its role is {info['role']}: connect to the master")
-        # While the first file is being made, nothing of it counts yet: a crash loses everything.
+        # While a server's first file is being made, nothing of it counts yet: a crash loses everything. (INFO does not
+        # show it where the file was switched off and on again.)
         making = "1" in (info.get("aof_rewrite_in_progress"), info.get("aof_rewrite_scheduled"))
         if making and info.get("aof_base_size") == "0":
             self.problems.append(

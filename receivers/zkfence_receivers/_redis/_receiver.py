@@ -124,15 +124,16 @@ class RedisReceiver(Receiver):
             raise OutcomeUnknown(request.resource, request.stamp, reason) from error
 
     def _carry_out(self, request: Request, delivery: Delivery) -> Reply:
-        if not self._looked:
+        looked_before = self._looked
+        if not looked_before:
             self._look(request.resource)
         call = arguments(Keys.of(self._prefix, request.resource), request)
         resend = request.stamp.op is not None or request.action not in _CHANGES
         try:
             raw = delivery.ask("EVALSHA", SHA, *call, resend=resend)
         except NoScriptError:
-            # The server was started anew, or is another one.
-            self._look(request.resource)
+            if looked_before:  # the server was started anew, or is another one
+                self._look(request.resource)
             raw = delivery.ask("EVAL", SOURCE, *call, resend=resend)
         answer = read_answer(request.resource, raw)
         request.raise_refusal(answer.verdict, answer.mark)
