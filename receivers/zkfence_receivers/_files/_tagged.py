@@ -1,0 +1,147 @@
+"""TaggedFiles: the record of a write is an extended attribute of the data file, and arrives with it in one rename."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..words import Mark, MarkCorrupt
+from ._directory import PRIVATE_FILE
+from ._errors import after_commit
+from ._record import Record, decode_record, encode_record
+from ._resource import Data, ResourceFiles
+from ._root import Root
+
+
+@dataclass(frozen=True, slots=True)
+class Tag(Record):
+    """``revision`` numbers the resource's records, whichever file they are in: requests without ``op`` leave equal
+    marks, but not equal revisions."""
+
+    revision: int
+
+    def __post_init__(self) -> None:
+        super(Tag, self).__post_init__()
+        if type(self.revision) is not int or self.revision < 1:
+            raise ValueError(f"its revision is {self.revision!r}")
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """The higher one is the newer record; no token ever goes down, whatever happened to the files."""
+        return self.mark.token, self.revision
+
+
+@dataclass(frozen=True, slots=True)
+class Sidecar(Tag):
+    """``floor``: data with a lower revision is deleted, even if it comes back in a power loss; 0 where none is."""
+
+    floor: int
+
+    def __post_init__(self) -> None:
+        super(Sidecar, self).__post_init__()
+        if type(self.floor) is not int or self.floor < 0:
+            raise ValueError(f"its floor is {self.floor!r}")
+
+
+class TaggedFiles(ResourceFiles):
+    """Claims and deletions are committed by renaming the sidecar, writes by renaming the tagged data file.
+
+    The mark is the newer of the two. The sidecar's token is never below the data file's: it is raised first, so that
+    a data file that loses its tag (or is removed, or restored from a backup) cannot lower the mark. Data without our
+    tag is foreign.
+    """
+
+    def __init__(self, root: Root, resource: str) -> None:
+        super().__init__(root, resource)
+        self._sidecar = self._read_sidecar()
+        self._tag, self.data = self._read_tag()
+        self._dead = self._is_deleted(self._tag)
+        if self._dead:
+            self.data = Data.ABSENT
+        records = [record for record in (self._sidecar, self._tag) if record is not None]
+        self.mark = max(records, key=lambda record: record.rank).mark if records else None
+        self._revision = max((record.revision for record in records), default=0)
+
+    @property
+    def untidy(self) -> bool:
+        return self._dead
+
+    def settle(self) -> None:
+        self._root.ours.discard(self._names.temp)
+        if self._dead:
+            self._root.data.remove(self._names.data)
+        if self._sidecar is not None:
+            self._put_sidecar(self._sidecar)
+        if self.data is Data.OURS and self._tag is not None:
+            self._put_data(self._tag, self.read() or b"")
+        else:
+            self._root.data.sync()  # of a removal
+
+    def claim(self, mark: Mark) -> None:
+        self._put_sidecar(Sidecar(self._resource, mark, self._next_revision(), self._floor))
+
+    def write(self, mark: Mark, payload: bytes) -> None:
+        if self._sidecar is None or self._sidecar.mark.token < mark.token:
+            self.claim(self._claimed(mark))
+        self._put_data(Tag(self._resource, mark, self._next_revision()), payload)
+
+    def delete(self, mark: Mark) -> None:
+        revision = self._next_revision()
+        self._put_sidecar(Sidecar(self._resource, mark, revision, floor=revision))
+        if self.data is not Data.ABSENT:
+            with after_commit():
+                self._root.data.remove(self._names.data)
+
+    @property
+    def _floor(self) -> int:
+        return 0 if self._sidecar is None else self._sidecar.floor
+
+    def _next_revision(self) -> int:
+        self._revision += 1
+        return self._revision
+
+    def _claimed(self, mark: Mark) -> Mark:
+        """What may be known of ``mark`` before its data is there: the token, but not the op."""
+        if self.mark is None:
+            return Mark(mark.token, None, mark.lock, mark.holder)
+        if self.mark.token == mark.token:
+            return self.mark
+        return Mark(mark.token, self.mark.written, mark.lock, mark.holder)
+
+    def _is_deleted(self, tag: Tag | None) -> bool:
+        if tag is None or self._sidecar is None:
+            return False
+        return tag.revision < self._sidecar.floor and tag.mark.token <= self._sidecar.mark.token
+
+    def _put_sidecar(self, sidecar: Sidecar) -> None:
+        ours, names = self._root.ours, self._names
+        ours.replace(ours, names.mark, encode_record(sidecar), temp=names.temp, mode=PRIVATE_FILE)
+        self._sidecar = sidecar
+
+    def _put_data(self, tag: Tag, payload: bytes) -> None:
+        self._root.ours.replace(
+            self._root.data,
+            self._names.data,
+            payload,
+            temp=self._names.temp,
+            mode=self._root.file_mode,
+            attribute=encode_record(tag),
+        )
+
+    def _read_sidecar(self) -> Sidecar | None:
+        raw = self._root.ours.read(self._names.mark)
+        if raw is None:
+            return None
+        sidecar = decode_record(Sidecar, raw, self._resource)
+        if sidecar.resource != self._resource:
+            raise MarkCorrupt(self._resource, f"it is the mark of {sidecar.resource!r}")
+        return sidecar
+
+    def _read_tag(self) -> tuple[Tag | None, Data]:
+        try:
+            raw = self._root.data.read_attribute(self._names.data)
+        except FileNotFoundError:
+            return None, Data.ABSENT
+        tag = None if raw is None else decode_record(Tag, raw, self._resource)
+        if tag is None or tag.resource != self._resource:  # another one's data, copied here with its attributes
+            return None, Data.FOREIGN
+        return tag, Data.OURS
