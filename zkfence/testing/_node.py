@@ -92,7 +92,7 @@ class LocalNode:
 
     def wait_until_serving(self, timeout: float = 30.0) -> None:
         """Wait until it serves clients, as a member of a quorum or alone. Raises `ServerFailed`."""
-        self._process.wait_until_ready(lambda: self.role() is not None, timeout)
+        self._process.wait_until_ready(lambda _: self.role() is not None, timeout)
 
     def start(self) -> None:
         """Start the process, and wait for nothing."""
@@ -101,7 +101,7 @@ class LocalNode:
     def wait_until_up(self, timeout: float = 60.0) -> None:
         """Wait until it answers on its port, with or without a quorum. Raises `ServerFailed`."""
         # Another server that has taken the port would answer too, but not from this folder.
-        self._process.wait_until_ready(lambda: self._says("envi", "user.dir=") == str(self.folder), timeout)
+        self._process.wait_until_ready(lambda _: self._says("envi", "user.dir=") == str(self.folder), timeout)
 
     def log_tail(self) -> str:
         """The last lines that it has logged since its last start."""

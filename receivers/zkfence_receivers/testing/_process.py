@@ -79,13 +79,17 @@ class ServerProcess:
             )
         self._state = State.RUNNING
 
-    def wait_until_ready(self, ready: Callable[[], bool], timeout: float) -> None:
-        """Wait until ``ready`` says so. Raises `ServerFailed` where the process ends before, or time is up."""
-        wait_until(lambda: not self.running or ready(), timeout)
+    def wait_until_ready(self, ready: Callable[[int], bool], timeout: float) -> None:
+        """Wait until ``ready``, which is given the pid, says so. Raises `ServerFailed` where the process ends before,
+        or time is up.
+        """
+        popen = self._popen
+        if popen is None:
+            raise ServerFailed(f"{self.name} was not started")
+        wait_until(lambda: not self.running or ready(popen.pid), timeout)
         if not self.running:
-            assert self._popen is not None
-            raise ServerFailed(f"{self.name} ended by itself with status {self._popen.returncode}", self.log_tail())
-        if not ready():
+            raise ServerFailed(f"{self.name} has ended with status {popen.returncode}", self.log_tail())
+        if not ready(popen.pid):
             raise ServerFailed(f"{self.name} was not ready within {timeout:g} s", self.log_tail())
 
     def pause(self) -> None:

@@ -178,11 +178,11 @@ class LocalRedis:
         password = self._config.get("requirepass")
         return None if password is None else str(password)
 
-    def _answers(self) -> bool:
+    def _answers(self, pid: int) -> bool:
         """Whether what listens on the port is this process, and it has loaded its data."""
         authenticate = f"AUTH {self._password}\r\n" if self._password else ""
         answer = _ask(self._port, f"{authenticate}INFO\r\nQUIT\r\n")
-        return f"process_id:{self.pid}\r\n" in answer and "loading:0\r\n" in answer
+        return f"process_id:{pid}\r\n" in answer and "loading:0\r\n" in answer
 
     def _started(self) -> ServerProcess:
         if self._process is None:
