@@ -39,8 +39,10 @@ _DID_NOTHING: Final = {
     "WRONGPASS": "the server does not know the client's user or password",
     "WRONGTYPE": "a key has another type than the receiver's",
 }
-# Some servers put the code into the middle of a script's message, and redis-py cuts some codes off.
+# Some servers put the code into the middle of a script's message, or have words of their own for it, and redis-py cuts
+# some codes off.
 _CODE: Final = re.compile(r"\b(" + "|".join(_DID_NOTHING) + r")\b")
+_FORBIDDEN: Final = ("The user executing the script can't", "ACL failure in script")
 _CLASSES: Final = {
     AuthenticationError: "NOAUTH",
     BusyLoadingError: "LOADING",
@@ -71,5 +73,7 @@ def _code(error: RedisError, text: str) -> str | None:
     for kind, code in _CLASSES.items():
         if type(error) is kind:
             return code
+    if any(words in text for words in _FORBIDDEN):
+        return "NOPERM"
     found = _CODE.search(text)
     return found and found[1]

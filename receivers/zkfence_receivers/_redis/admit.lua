@@ -79,7 +79,10 @@ end
 local function load_mark()
   local values = redis.pcall('HMGET', MARK, unpack(FIELDS))
   if values.err then
-    return nil, values.err
+    if not values.err:find('WRONGTYPE', 1, true) then
+      redis.call('HMGET', MARK, unpack(FIELDS)) -- raises it
+    end
+    return nil, 'its key holds no hash'
   end
   local mark, missing = {}, 0
   for i, field in ipairs(FIELDS) do
