@@ -18,7 +18,7 @@ demo: setup ## the story in three acts, on a real ZooKeeper: zkfence demo
 	@$(BIN)/zkfence demo $(ARGS)
 
 test: lint ## everything: the checks of `lint`, then all tests but the long ones
-	$(BIN)/python -m pytest -m 'not long' $(ARGS)
+	$(BIN)/python -m pytest $(ARGS)
 
 lint: setup ## ruff, mypy and who may import whom
 	$(BIN)/ruff check .

@@ -46,9 +46,14 @@ find_python() {
     return 1
 }
 
+# JAVA_HOME goes before the PATH, as in zkfence.testing.
 have_java() {
+    java=java
+    if [ -n "${JAVA_HOME:-}" ] && have "$JAVA_HOME/bin/java"; then
+        java=$JAVA_HOME/bin/java
+    fi
     # 1.8.0_292, 11.0.2 or 17: Java said '1.8' for 8. On macOS `java` exists and fails where there is no Java.
-    major=$(java -version 2>&1 | sed -n 's/.*version "\(1\.\)\{0,1\}\([0-9][0-9]*\).*/\2/p')
+    major=$("$java" -version 2>&1 | sed -n 's/.*version "\(1\.\)\{0,1\}\([0-9][0-9]*\).*/\2/p')
     [ "${major:-0}" -ge 11 ]
 }
 
