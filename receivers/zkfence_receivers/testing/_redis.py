@@ -182,7 +182,7 @@ class LocalRedis:
         """Whether what listens on the port is this process, and it has loaded its data."""
         authenticate = f"AUTH {self._password}\r\n" if self._password else ""
         answer = _ask(self._port, f"{authenticate}INFO\r\nQUIT\r\n")
-        return "\nloading:0\r\n" in answer  # not async_loading
+        return f"process_id:{pid}\r\n" in answer and "\nloading:0\r\n" in answer  # not async_loading
 
     def _started(self) -> ServerProcess:
         if self._process is None:
