@@ -39,11 +39,13 @@ import time
 time.sleep(60)
 """
 
-ENDINGS = {
+ORDERLY = {
     "falls off its end": "",
     "raises": "raise RuntimeError",
     "sys.exit": "import sys; sys.exit(3)",
     "with a paused server": "started[0].pause()",
+}
+ABRUPT = {
     "os._exit": "import os; os._exit(4)",
     "kills itself": "\nimport os, signal; os.kill(os.getpid(), signal.SIGKILL)",
 }
@@ -80,9 +82,18 @@ def names(process: Path, workspace: Path) -> bool:
         return False
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_an_interpreter_that_ends_without_closing_leaves_nothing(ending: str) -> None:
-    with run(REDIS + TELL + ENDINGS[ending]) as child:
+@pytest.mark.parametrize("ending", ORDERLY)
+def test_an_interpreter_that_ends_without_closing_has_cleaned_up_when_it_is_gone(ending: str) -> None:
+    with run(REDIS + TELL + ORDERLY[ending]) as child:
+        workspace, pids = told_by(child)
+    assert not workspace.exists()
+    assert all(map(has_ended, pids))
+    assert_nothing_is_left(workspace, pids)
+
+
+@pytest.mark.parametrize("ending", ABRUPT)
+def test_an_interpreter_that_ends_abruptly_leaves_nothing(ending: str) -> None:
+    with run(REDIS + TELL + ABRUPT[ending]) as child:
         workspace, pids = told_by(child)
     assert_nothing_is_left(workspace, pids)
 
@@ -95,9 +106,9 @@ def test_an_interpreter_that_is_ended_by_a_signal_leaves_nothing(sent: signal.Si
     assert_nothing_is_left(workspace, pids)
 
 
-@pytest.mark.parametrize("ending", ["falls off its end", "kills itself"])
+@pytest.mark.parametrize("ending", [ORDERLY["falls off its end"], ABRUPT["kills itself"]], ids=["orderly", "abrupt"])
 def test_an_ensemble_goes_with_its_interpreter(ending: str) -> None:
-    with run(ZOOKEEPER + TELL + ENDINGS[ending]) as child:
+    with run(ZOOKEEPER + TELL + ending) as child:
         workspace, pids = told_by(child)
     assert_nothing_is_left(workspace, pids)
 
@@ -137,7 +148,7 @@ if fork == 0:
     os.close(1)
     time.sleep(60)
 """
-    with run(REDIS + fork + TELL + "print(fork, flush=True)" + ENDINGS["kills itself"]) as child:
+    with run(REDIS + fork + TELL + "print(fork, flush=True)" + ABRUPT["kills itself"]) as child:
         workspace, pids = told_by(child)
         assert child.stdout is not None
         fork_pid = int(child.stdout.readline())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import sys
 import threading
@@ -87,8 +89,21 @@ def test_a_paused_server_can_be_ended_and_restarted_with_its_data(
     assert server.running
     getattr(server, end)()
     assert not server.running
+    orderly = "ready to exit, bye bye" in (server.folder / "log").read_text().splitlines()[-1]
+    assert orderly == (end == "stop")
     server.restart()
     assert client.get("kept") == end
+
+
+def test_the_pid_of_a_server_that_has_ended_is_forgotten(server: LocalRedis) -> None:
+    # The guard kills what has registered itself, and by then the number may be another process's.
+    registered = server.folder / "pid"
+    assert int(registered.read_text()) == server.pid
+    for end in (server.kill, server.stop, lambda: os.kill(server.pid, signal.SIGTERM)):
+        end()
+        assert wait_until(lambda: not server.running, timeout=10.0)
+        assert not registered.exists()
+        server.restart()
 
 
 def test_a_paused_server_answers_nobody_until_it_resumes(server: LocalRedis) -> None:

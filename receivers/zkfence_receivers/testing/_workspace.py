@@ -33,14 +33,13 @@ class Workspace:
     """A temporary folder, and the server processes that live in it.
 
     `close` kills the processes and removes the folder. An interpreter that ends without it does the same at its exit,
-    and where there is no orderly exit (SIGKILL, SIGTERM, ``os._exit``) a guard does it: a small shell that waits for
-    the end of our process. Only a guard that is killed together with us leaves something behind.
+    before it is gone. Where there is no orderly exit (SIGKILL, SIGTERM, ``os._exit``) a guard does it a moment later: a
+    small shell that waits for the end of our process. Only if that is killed together with us something is left.
 
     It belongs to the process that made it: a fork of that process neither closes it nor keeps it open.
     """
 
     def __init__(self, kind: str) -> None:
-        self._owner = os.getpid()
         self._processes: list[ServerProcess] = []
         # Resolved, because a server names its folder without symbolic links.
         self.path = Path(tempfile.mkdtemp(prefix=f"zkfence-{kind}-")).resolve()
@@ -66,8 +65,8 @@ class Workspace:
         self._processes.append(process)
 
     def close(self) -> None:
-        """Kill the processes and remove the folder. A second call does nothing."""
-        if self not in _open_workspaces or self._owner != os.getpid():
+        """Kill the processes and remove the folder. A second call, or one in a fork of our process, does nothing."""
+        if self not in _open_workspaces:
             return
         # Nothing is left to be saved, so there is no point in a slow, orderly end.
         for process in self._processes:
