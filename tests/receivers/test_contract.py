@@ -514,37 +514,18 @@ def test_adopting_what_has_a_mark_is_a_claim(bench: Bench) -> None:
 # What is no token, no stamp, no payload
 
 
-NO_TOKENS = [
-    0,
-    -1,
-    2**63,
-    True,
-    1.0,
-    float("nan"),
-    None,
-    "1_0",
-    " 7",
-    "٣",
-    "7",
-    b"7",
-    "f47ac10b-58cc-4372-a567-0e02b2c3d479",
-]
-
-
-@pytest.mark.parametrize("wrong", NO_TOKENS, ids=repr)
-def test_what_is_no_token_is_refused_before_anything_changes(bench: Bench, wrong: Any) -> None:
+def test_what_is_no_token_is_refused_before_anything_changes(bench: Bench) -> None:
     store = bench.store
+    no_tokens: list[Any] = [0, -1, 2**63, True, 1.0, float("nan"), None, "1_0", " 7", "٣", "7", b"7", LOCK]
     for _ in range(2):  # without and with a mark
-        refused(
-            bench,
-            [
-                lambda: store.apply_stamped("r", b"wrong", Stamp(wrong, LOCK, "guid-7", op=9)),
-                lambda: store.apply_stamped("r", None, replace(stamp(7, 9), token=wrong)),
-                lambda: store.claim("r", Stamp(wrong, LOCK, "guid-7", op=9)),
-                lambda: store.adopt("r", Stamp(wrong, LOCK, "guid-7")),
-            ],
-            InvalidToken,
-        )
+        for wrong in no_tokens:
+            attempts: list[Attempt] = [
+                lambda wrong=wrong: store.apply_stamped("r", b"wrong", Stamp(wrong, LOCK, "guid-7", op=9)),
+                lambda wrong=wrong: store.apply_stamped("r", None, replace(stamp(7, 9), token=wrong)),
+                lambda wrong=wrong: store.claim("r", Stamp(wrong, LOCK, "guid-7", op=9)),
+                lambda wrong=wrong: store.adopt("r", Stamp(wrong, LOCK, "guid-7")),
+            ]
+            refused(bench, attempts, InvalidToken)
         store.claim("r", Grant(7))
 
 
@@ -556,53 +537,56 @@ def test_what_is_no_token_on_the_wire_is_refused_before_anything_changes(bench: 
         refused(
             bench,
             [
-                lambda wire=wire: bench.store.apply_stamped("r", b"wrong", Stamp.from_json(wire)),  # type: ignore[misc]
-                lambda headers=headers: bench.store.claim("r", Stamp.from_headers(headers)),  # type: ignore[misc]
+                lambda wire=wire: bench.store.apply_stamped("r", b"wrong", Stamp.from_json(wire)),
+                lambda headers=headers: bench.store.claim("r", Stamp.from_headers(headers)),
             ],
             InvalidToken,
         )
 
 
-@pytest.mark.parametrize(
-    "wire", ['{"v":1}', '{"v":1,"token":7}', '{"v":1,"token":true}', '{"v":1,"token":7.0}', '{"v":1,"token":null}']
-)
-def test_a_stamp_whose_token_is_no_text_is_refused_before_anything_changes(bench: Bench, wire: str) -> None:
-    refused(bench, [lambda: bench.store.apply_stamped("r", b"wrong", Stamp.from_json(wire))], InvalidToken)
+def test_a_stamp_whose_token_is_no_text_is_refused_before_anything_changes(bench: Bench) -> None:
+    for token in ("", ',"token":7', ',"token":true', ',"token":7.0', ',"token":null', ',"token":["7"]'):
+        with pytest.raises(InvalidToken):
+            bench.store.apply_stamped("r", b"wrong", Stamp.from_json('{"v":1' + token + "}"))
+    assert bench.state("r") == (None, None)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"op": 0}, {"op": -1}, {"op": 2**53}, {"op": True}, {"op": 1.0}, {"op": "1"}, {"mode": "both"}, {"holder": 7},
-     {"holder": "\ud800"}, {"lock": b"l"}, {"lock": "\udfff"}],
-    ids=repr,
-)  # fmt: skip
-def test_what_is_no_stamp_is_refused_before_anything_changes(bench: Bench, changes: dict[str, Any]) -> None:
+def test_what_is_no_stamp_is_refused_before_anything_changes(bench: Bench) -> None:
     bench.store.claim("r", Grant(7)).write(b"data")
-    refused(
-        bench,
-        [
-            lambda: bench.store.apply_stamped("r", b"wrong", replace(stamp(7, 9), **changes)),
-            lambda: bench.store.claim("r", replace(stamp(8), **changes)),
-        ],
-        InvalidStamp,
-    )
+    before = bench.state("r")
+    wrong: list[dict[str, Any]] = [
+        *[{"op": op} for op in (0, -1, 2**53, True, 1.0, "1")],
+        *[{"holder": holder} for holder in (7, None, b"h", "\ud800")],
+        *[{"lock": lock} for lock in (7, None, b"l", "\udfff")],
+        {"mode": "both"},
+    ]
+    for changes in wrong:
+        with pytest.raises(InvalidStamp):
+            bench.store.apply_stamped("r", b"wrong", replace(stamp(7, 9), **changes))
+        with pytest.raises(InvalidStamp):
+            bench.store.claim("r", replace(stamp(8), **changes))
+    assert bench.state("r") == before
 
 
 def test_what_is_no_stamp_at_all_is_refused_before_anything_changes(bench: Bench) -> None:
     bench.store.claim("r", Grant(7)).write(b"data")
     wrong: list[Any] = [7, "7", None, stamp(8).to_json(), {"token": 8}, Token(8)]
-    refused(bench, [lambda w=w: bench.store.apply_stamped("r", b"wrong", w) for w in wrong], TypeError)  # type: ignore[misc]
+    refused(bench, [lambda w=w: bench.store.apply_stamped("r", b"wrong", w) for w in wrong], TypeError)
 
 
-@pytest.mark.parametrize("wrong", ["text", 7, [1, 2], object()], ids=repr)
-def test_what_is_no_payload_is_refused_before_anything_changes(bench: Bench, wrong: Any) -> None:
+def test_what_is_no_payload_is_refused_before_anything_changes(bench: Bench) -> None:
     handle = bench.store.claim("r", Grant(7))
     handle.write(b"data")
-    refused(
-        bench,
-        [lambda: handle.write(wrong), lambda: bench.store.apply_stamped("r", wrong, stamp(7, 9))],
-        TypeError,
-    )
+    payloads: list[Any] = ["text", 7, [1, 2], object()]
+    for wrong in payloads:
+        refused(
+            bench,
+            [
+                lambda wrong=wrong: handle.write(wrong),
+                lambda wrong=wrong: bench.store.apply_stamped("r", wrong, stamp(7, 9)),
+            ],
+            TypeError,
+        )
 
 
 def test_a_stamp_from_elsewhere_claims_and_counts_on(store: Receiver) -> None:

@@ -192,7 +192,7 @@ def test_a_killed_server_has_every_acknowledged_mark_and_write() -> None:
         try:
             for _ in range(6):
                 enough = acknowledged.writes + 30
-                wait_until(lambda enough=enough: acknowledged.writes >= enough)  # type: ignore[misc]
+                wait_until(lambda enough=enough: acknowledged.writes >= enough)
                 server.kill()
                 claimed, written = acknowledged.read()
                 server.restart()
