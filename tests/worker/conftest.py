@@ -87,6 +87,12 @@ def end_session_fixture(zkfence_ensemble: LocalEnsemble) -> Callable[[KazooClien
     return lambda client: end_session(client, zkfence_ensemble.hosts)
 
 
+def contender_in(effect: Effect) -> Create | None:
+    """The creation of a contender, if that is what the effect is."""
+    first = effect.operations[0] if isinstance(effect, Flight) else None
+    return first if isinstance(first, Create) and first.contender else None
+
+
 class Faults:
     """Chooses what the driver of the next acquisitions does wrong. The server and everything else are real."""
 
@@ -97,7 +103,7 @@ class Faults:
         self.error: BaseException = KeyboardInterrupt()
         self.after_sending = True  # … when its requests are under way, or before they leave
         self.effects: list[Effect] = []
-        self.before_create: Callable[[Create], None] = lambda create: None
+        self.before: Callable[[Effect], None] = lambda effect: None  # called before each effect is carried out
 
     def driver(self) -> type[Driver]:
         faults = self
@@ -108,17 +114,16 @@ class Faults:
                 faults.effects.append(effect)
                 if number == faults.raise_at and not faults.after_sending:
                     raise faults.error
-                create = effect.operations[0] if isinstance(effect, Flight) else None
-                if isinstance(create, Create) and create.contender:
-                    faults.before_create(create)
-                    if faults.lost_requests:
-                        faults.lost_requests -= 1
-                        assert isinstance(effect, Flight)
-                        return Landed(self._session.now(), (ConnectionLost(),) * len(effect.operations))
+                faults.before(effect)
+                create = contender_in(effect)
+                if create and faults.lost_requests:
+                    faults.lost_requests -= 1
+                    assert isinstance(effect, Flight)
+                    return Landed(self._session.now(), (ConnectionLost(),) * len(effect.operations))
                 landed = super()._do(effect)
                 if number == faults.raise_at:
                     raise faults.error
-                if isinstance(create, Create) and create.contender and faults.lost_replies:
+                if create and faults.lost_replies:
                     faults.lost_replies -= 1
                     assert landed is not None
                     return Landed(landed.sent_at, (ConnectionLost(),) * len(landed.results))

@@ -12,6 +12,7 @@ import pytest
 
 import zkfence
 from zkfence import FencedLock, InvalidName, LockTimeout, NotConnected
+from zkfence._core._operations import Check, Flight, Multi, Wait
 
 from .conftest import Background, Faults, Nodes
 
@@ -121,6 +122,42 @@ def test_a_lost_predecessor_that_never_held_does_not_let_the_next_one_in(
         eventually(lambda: len(nodes.contenders("a")) == 2, "the second has left")
         assert not third.done
     third.result().release()
+
+
+def test_only_the_own_node_and_the_predecessor_are_watched(
+    lock: FencedLock, other: FencedLock, other_zk: zkfence.Client, nodes: Nodes, in_background: Start,
+    eventually: Eventually,
+) -> None:  # fmt: skip
+    """So that a release wakes one waiter, however many there are."""
+    first = lock.acquire()
+    second = in_background(lambda: lock.acquire(timeout=20))
+    eventually(lambda: len(nodes.contenders("a")) == 2, "the second stands in line")
+    third = in_background(lambda: other.acquire(timeout=20))
+    eventually(lambda: len(nodes.contenders("a")) == 3, "the third stands in line")
+    eventually(
+        lambda: set(other_zk._data_watchers) == set(nodes.contenders("a")[1:]), "it watches the second, not the first"
+    )
+    first.release()
+    second.result().release()
+    third.result().release()
+
+
+def test_a_grant_after_a_long_wait_is_proved_by_a_write(
+    lock: FencedLock, other: FencedLock, nodes: Nodes, faults: Faults, in_background: Start, eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Reads prove nothing: a server that is cut off goes on answering them after the session is over."""
+    grant = lock.acquire()
+    waiting = in_background(lambda: other.acquire(timeout=100))
+    eventually(lambda: len(nodes.contenders("a")) == 2, "it stands in line")
+    eventually(lambda: isinstance(faults.effects[-1], Wait), "it waits")
+    now = other._session.now
+    monkeypatch.setattr(other._session, "now", lambda: now() + other._session.session_timeout / 2)
+    grant.release()
+    waiting.result().release()
+    last = [effect for effect in faults.effects if isinstance(effect, Flight)][-1]
+    assert isinstance(last.operations[0], Multi)
+    assert isinstance(last.operations[0].operations[0], Check)
 
 
 def test_a_second_release_and_a_late_one_do_nothing(lock: FencedLock, other: FencedLock, nodes: Nodes) -> None:

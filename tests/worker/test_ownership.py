@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
 import zkfence
 from zkfence import FencedLock, _lock
-from zkfence._core._operations import Create
+from zkfence._core._operations import Create, Effect, Flight, Get, Sync
 
-from .conftest import Faults, Nodes
+from .conftest import Background, Faults, Nodes, contender_in
 
+Start = Callable[[Callable[[], Any]], Background]
 Eventually = Callable[..., None]
 
 
@@ -28,6 +30,18 @@ def test_a_create_whose_reply_is_lost_is_found_again(
     eventually(lambda: nodes.contenders("a") == [], "nothing stays behind")
 
 
+def test_the_look_up_comes_behind_a_sync(lock: FencedLock, faults: Faults) -> None:
+    """A server that lags would hide the node; a second one would then wait for the first one for ever."""
+    lock.acquire().release()
+    faults.effects.clear()
+    faults.lost_replies = 1
+    lock.acquire(timeout=10).release()
+    create, look_up = faults.effects[:2]
+    assert contender_in(create)
+    assert isinstance(look_up, Flight)
+    assert isinstance(look_up.operations[0], Sync)
+
+
 def test_a_create_that_never_arrived_is_sent_again(lock: FencedLock, nodes: Nodes, faults: Faults) -> None:
     faults.lost_requests = 2
     with lock.acquire(timeout=10) as grant:
@@ -39,7 +53,7 @@ def test_a_create_that_is_applied_late_is_swept_up_with_the_release(
 ) -> None:
     lock.acquire().release()
     created: list[Create] = []
-    faults.before_create = created.append
+    faults.before = lambda effect: created.extend(filter(None, [contender_in(effect)]))
     faults.lost_requests = 1
     with lock.acquire(timeout=10) as grant:
         late = zk.create(created[0].path, created[0].data, ephemeral=True, sequence=True)
@@ -47,30 +61,97 @@ def test_a_create_that_is_applied_late_is_swept_up_with_the_release(
     eventually(lambda: nodes.contenders("a") == [], "the late one is gone too", within=1.0)
 
 
-def test_a_node_with_the_same_guid_of_another_session_is_not_adopted(
-    lock: FencedLock, other_zk: KazooClient, nodes: Nodes, faults: Faults, monkeypatch: pytest.MonkeyPatch,
-    in_background: Callable[..., object], eventually: Eventually,
-) -> None:  # fmt: skip
-    """A session that has just ended leaves its node visible for a while, with the very GUID that is looked for."""
-    lock.acquire().release()
+@pytest.fixture
+def guid(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The GUID of the test's acquisitions, known beforehand."""
     guid = uuid.uuid4()
     monkeypatch.setattr(_lock.uuid, "uuid4", lambda: guid)
-    dying: list[str] = []
+    return guid.hex
 
-    def leave_a_node_of_the_earlier_session(create: Create) -> None:
-        if not dying:
-            dying.append(other_zk.create(create.path, create.data, ephemeral=True, sequence=True))
 
-    faults.before_create = leave_a_node_of_the_earlier_session
+@pytest.fixture
+def dying(lock: FencedLock, other_zk: KazooClient, guid: str) -> str:
+    """A node with the very GUID that will be looked for, of a session that a server still shows."""
+    with lock as grant:
+        counter = grant.path.rpartition("/")[0]
+    return other_zk.create(f"{counter}/x-", lock._contender(guid), ephemeral=True, sequence=True)
+
+
+def test_a_node_with_the_same_guid_of_another_session_is_not_adopted(
+    lock: FencedLock, other_zk: KazooClient, nodes: Nodes, faults: Faults, dying: str, in_background: Start,
+    eventually: Eventually,
+) -> None:  # fmt: skip
     faults.lost_requests = 1
-    grants: list[zkfence.Grant] = []
-    in_background(lambda: grants.append(lock.acquire(timeout=15)))
+    waiting = in_background(lambda: lock.acquire(timeout=15))
     eventually(lambda: len(nodes.contenders("a")) == 2, "a node of its own stands behind the dying one")
-    assert not grants, "it must not hold the lock on somebody else's node"
-    other_zk.delete(dying[0])
-    eventually(lambda: len(grants) == 1, "it is granted on its own node")
-    assert nodes.contenders("a") == [grants[0].path] != dying
-    grants[0].release()
+    assert not waiting.done, "it must not hold the lock on somebody else's node"
+    other_zk.delete(dying)
+    grant: zkfence.Grant = waiting.result()
+    assert nodes.contenders("a") == [grant.path] != [dying]
+    grant.release()
+
+
+def test_leaving_touches_no_node_of_another_session(
+    lock: FencedLock, nodes: Nodes, faults: Faults, dying: str, eventually: Eventually
+) -> None:
+    faults.raise_at, faults.after_sending = len(faults.effects), False
+    with pytest.raises(KeyboardInterrupt):
+        lock.acquire(timeout=15)
+    eventually(lambda: not lock._session._errands_running, "the background has cleared up")
+    assert nodes.contenders("a") == [dying]
+
+
+def test_a_node_of_another_acquisition_of_the_same_session_is_not_adopted(
+    lock: FencedLock, nodes: Nodes, faults: Faults
+) -> None:
+    with lock as grant:
+        faults.lost_requests = 1
+        assert lock.try_acquire() is None
+        grant.check()
+        assert nodes.contenders("a") == [grant.path]
+
+
+def test_a_node_that_is_gone_before_the_decision_is_no_grant(
+    lock: FencedLock, other_zk: KazooClient, nodes: Nodes, faults: Faults
+) -> None:
+    lock.acquire().release()
+    deleted: list[str] = []
+
+    def delete_own_node(effect: Effect) -> None:
+        first = effect.operations[0] if isinstance(effect, Flight) else None
+        if isinstance(first, Get) and first.watch and not deleted:
+            deleted.append(first.path)
+            other_zk.delete(first.path)
+
+    faults.before = delete_own_node
+    with lock.acquire(timeout=10) as grant:
+        assert nodes.contenders("a") == [grant.path] != deleted
+
+
+def test_a_node_of_a_session_that_is_over_is_no_grant_even_while_a_server_shows_it(
+    lock: FencedLock, zk: KazooClient, nodes: Nodes, faults: Faults, in_background: Start, eventually: Eventually
+) -> None:
+    lock.acquire().release()
+    session = lock._session
+    real = session.session_id
+    shown: list[str] = []
+
+    def lose_the_session_once(effect: Effect) -> None:
+        first = effect.operations[0] if isinstance(effect, Flight) else None
+        if contender_in(effect):
+            session._session_id = real
+        elif isinstance(first, Get) and first.watch and not shown:
+            shown.append(first.path)
+            session._session_id = None
+
+    faults.before = lose_the_session_once
+    waiting = in_background(lambda: lock.acquire(timeout=15))
+    eventually(lambda: len(nodes.contenders("a")) == 2, "it stands in line anew")
+    assert not waiting.done
+    zk.delete(shown[0])
+    grant: zkfence.Grant = waiting.result()
+    assert [grant.path] == nodes.contenders("a")
+    grant.release()
 
 
 def test_an_acquisition_with_lost_replies_that_gives_up_leaves_nothing(
