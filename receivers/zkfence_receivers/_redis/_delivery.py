@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from redis.exceptions import AuthenticationError, AuthorizationError, BusyLoadingError, ResponseError
+from redis.exceptions import AuthenticationError, AuthorizationError, BusyLoadingError, NoScriptError, ResponseError
 
 if TYPE_CHECKING:
     from redis.connection import ConnectionPool
@@ -49,10 +49,11 @@ class Delivery:
             return connection.retry.call_with_retry(
                 lambda: self._send(connection, command), lambda _: connection.disconnect()
             )
-        except ResponseError:
+        except NoScriptError:
             raise
         except BaseException:
-            # An answer that is still on its way must not meet the next request.
+            # An answer that is still on its way must not meet the next request; and after some errors, a server hangs
+            # up, which the next request must not be blamed for.
             connection.disconnect()
             raise
         finally:

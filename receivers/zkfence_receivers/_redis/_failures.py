@@ -42,7 +42,11 @@ _DID_NOTHING: Final = {
 # Some servers put the code into the middle of a script's message, or have words of their own for it, and redis-py cuts
 # some codes off.
 _CODE: Final = re.compile(r"\b(" + "|".join(_DID_NOTHING) + r")\b")
-_FORBIDDEN: Final = ("The user executing the script can't", "ACL failure in script")
+_PHRASES: Final = {
+    "The user executing the script can't": "NOPERM",
+    "ACL failure in script": "NOPERM",
+    "unauthenticated": "NOAUTH",
+}
 _CLASSES: Final = {
     AuthenticationError: "NOAUTH",
     BusyLoadingError: "LOADING",
@@ -73,7 +77,8 @@ def _code(error: RedisError, text: str) -> str | None:
     for kind, code in _CLASSES.items():
         if type(error) is kind:
             return code
-    if any(words in text for words in _FORBIDDEN):
-        return "NOPERM"
+    for phrase, code in _PHRASES.items():
+        if phrase in text:
+            return code
     found = _CODE.search(text)
     return found and found[1]
