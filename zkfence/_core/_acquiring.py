@@ -245,20 +245,27 @@ class Acquisition:
                 if not isinstance(node, NoNode):
                     yield Wait()
                 continue
-            if self._surroundings.now() - proved_at > self._surroundings.session_timeout / _PROOF_SHARE:
-                landed = yield from fly(Multi((Check(own),)))
-                if isinstance(landed.results[0], ConnectionLost):
-                    continue
-                if isinstance(landed.results[0], NoNode):
-                    raise _StartOver
-                land(landed.results[0])
-                proved_at = landed.sent_at
-                continue  # the answer may have come late: look at the clock again
+            proved_at = yield from self._prove(own, proved_at)
             if attempt.session_id != self._surroundings.session_id:
                 raise SessionLost  # a server that lags may still show the node
             assert self.memory is not None
             token = Token.of(epoch, number)
             return Granted(token, own, attempt.session_id, self.memory.namespace_id, proved_at)
+
+    def _prove(self, own: str, proved_at: float) -> Steps[float]:
+        """See to it that a quorum write of this session is young enough to build a grant on.
+
+        Reads prove nothing: a server that is cut off from its leader goes on answering them.
+        """
+        while self._surroundings.now() - proved_at > self._surroundings.session_timeout / _PROOF_SHARE:
+            landed = yield from fly(Multi((Check(own),)))
+            (result,) = landed.results
+            if isinstance(result, NoNode):
+                raise _StartOver
+            if not isinstance(result, ConnectionLost):
+                land(result)
+                proved_at = landed.sent_at
+        return proved_at
 
     def _blocker(self, epoch: int, counter: str, number: int, listing: Listing) -> Steps[str | None]:
         """The nearest contender that has to leave first; ``None``: it is our turn."""
