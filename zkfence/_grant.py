@@ -16,7 +16,7 @@ from ._core._acquiring import Granted
 from ._core._attempt import Attempt
 from ._errors import ForkedError, GrantReleased, LockLost
 from ._session import Session
-from ._threads import leave_now
+from ._threads import is_there, leave_now
 
 _log: Final = logging.getLogger("zkfence")
 
@@ -125,8 +125,12 @@ class Grant:
                 stamps = self._stamps[resource] = Stamps(first, self.check)
         return stamps
 
-    def lose(self, reason: str) -> None:
-        """The session says that the grant is lost. Does not block; callbacks run in threads of their own."""
+    def _verify(self) -> None:
+        if not is_there(self._session, self.path):
+            self._session.drop(self)
+            self._lose("its node was deleted")
+
+    def _lose(self, reason: str) -> None:
         with self._changing:
             if self._state is not _State.HELD:
                 return

@@ -118,7 +118,7 @@ class FencedLock:
                     grant = Grant(self._session, attempt, granted)
                     self._session.hold(grant)
                     if driver.woken:  # something changed before the grant was being told
-                        self._session.verify(grant)
+                        self._session.run_errand(grant._verify)
                     return grant
             leave_now(self._session, attempt)
         except BaseException:

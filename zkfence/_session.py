@@ -24,7 +24,11 @@ class Held(Protocol):
     @property
     def path(self) -> str: ...
 
-    def lose(self, reason: str) -> None: ...
+    def _lose(self, reason: str) -> None:
+        """It is lost. Called on any thread, kazoo's among them: must not block."""
+
+    def _verify(self) -> None:
+        """Look whether the node is still there, and watch it again. Called in the background."""
 
 
 class Waker(Protocol):
@@ -97,9 +101,9 @@ class Session:
         if held is not None:
             if event.type == EventType.DELETED:
                 self.drop(held)
-                held.lose("its node was deleted")
+                held._lose("its node was deleted")
             else:
-                self.verify(held)
+                self.run_errand(held._verify)
 
     def subscribe(self, path: str, waker: Waker) -> None:
         with self._lock:
@@ -126,12 +130,6 @@ class Session:
         with self._lock:
             self._held.pop(grant.path, None)
 
-    def verify(self, grant: Held) -> None:
-        """Look whether the grant's node is still there, in the background, and watch it again."""
-        from ._threads import verify
-
-        self.run_errand(lambda: verify(self, grant))
-
     # --- state --------------------------------------------------------------------------------------------------
 
     def _learn_id(self) -> None:
@@ -152,10 +150,10 @@ class Session:
         if state == KazooState.LOST:
             for grant in held:
                 self.drop(grant)
-                grant.lose("the ZooKeeper session is over")
+                grant._lose("the ZooKeeper session is over")
         elif state == KazooState.CONNECTED:
             for grant in held:
-                self.verify(grant)
+                self.run_errand(grant._verify)
 
     # --- errands ------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from ._core._leaving import leave
 from ._core._operations import Effect, Flight, Get, Jitter, Landed, NoNode, SessionLost, Steps, Wait, read
 from ._errors import NotConnected
 from ._kazoo import result_of, send
-from ._session import Held, Session
+from ._session import Session
 
 _JITTER: Final = 0.004  # seconds; doubles with each attempt
 _JITTER_MOST: Final = 0.5
@@ -148,13 +148,12 @@ def leave_later(session: Session, attempt: Attempt) -> None:
     session.run_errand(errand)
 
 
-def verify(session: Session, grant: Held) -> None:
-    """Watch a grant's node again; the grant is lost if it is not there."""
+def is_there(session: Session, path: str) -> bool:
+    """Whether a node of the session is still there; watches it again. ``True`` where the session is over: that is told
+    by the session itself."""
     try:
         with Driver(session, None) as driver:
-            (node,) = driver.run(read(Get(grant.path, watch=True)))
+            (node,) = driver.run(read(Get(path, watch=True)))
     except (SessionLost, NotConnected):
-        return  # the session's own state tells the grant
-    if isinstance(node, NoNode):
-        session.drop(grant)
-        grant.lose("its node was deleted")
+        return True
+    return not isinstance(node, NoNode)
