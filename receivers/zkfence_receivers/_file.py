@@ -94,9 +94,9 @@ class FileReceiver(Receiver):
         self.close()
 
     def mark(self, resource: str) -> Mark | None:
-        names = Names.of(check_name(resource, "resource"))
+        names, ours = Names.of(check_name(resource, "resource")), self._root.ours
         with _told(resource):
-            if not self._root.ours.has(names.lock):  # nobody has ever changed it: leave no files behind for asking
+            if not ours.has(names.lock) and not ours.has(names.mark):  # unknown: leave no files behind for asking
                 return self._files(self._root, resource).mark
             with self._locks.hold(names.lock, resource) as hold:
                 return self._visit(hold, resource).mark

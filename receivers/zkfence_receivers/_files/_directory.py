@@ -54,9 +54,12 @@ class Directory:
             if error.errno in _NOT_A_FILE:
                 raise self._misplaced(name) from error
             raise
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise self._misplaced(name)
+        except BaseException:
             os.close(fd)
-            raise self._misplaced(name)
+            raise
         return fd
 
     def has(self, name: str) -> bool:
