@@ -424,15 +424,15 @@ def test_a_busy_server(server: LocalRedis, direct: redis.Redis) -> None:
 
 
 def test_a_server_that_is_loading() -> None:
-    # It looks at its clients after every kilobyte, and takes a second for all of it.
-    with LocalRedis(config={"loading-process-events-interval-bytes": 1024}) as server:
+    # It looks at its clients after every 2 MB, and takes a second for all of it.
+    with LocalRedis() as server:
         with server.client() as client:
             RedisReceiver(client).claim("r", stamp()).write(b"data")
             with client.pipeline(transaction=False) as pipe:
-                for number in range(1000):
-                    pipe.set(f"filler-{number}", os.urandom(100))
+                for number in range(40):
+                    pipe.set(f"filler-{number}", os.urandom(500_000))
                 pipe.execute()
-            client.config_set("key-load-delay", 1000)  # microseconds for each key
+            client.config_set("key-load-delay", 25_000)  # microseconds for each key
             client.config_rewrite()
             client.bgrewriteaof()
             wait_until(lambda: client.info("persistence")["aof_rewrite_in_progress"] == 0)
