@@ -133,7 +133,7 @@ if child == 0:
     sys.exit()  # with the exit handlers
 os.waitpid(child, 0)
 """
-    with run(REDIS + fork + TELL + "print(server.client().ping(), flush=True)") as child:
+    with run(REDIS + fork + TELL + "print(workspace.exists() and server.client().ping(), flush=True)") as child:
         workspace, pids = told_by(child)
         assert child.stdout is not None
         assert child.stdout.readline() == "True\n"

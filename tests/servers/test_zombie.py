@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import multiprocessing
 import subprocess
@@ -150,16 +151,23 @@ def test_a_node_that_goes_before_the_worker_stands_still_does_not_count(
     path = f"{zkfence_namespace}/worker"
     worker = start(KEEPS_A_NODE)
     found = iter([f"{zkfence_namespace}/released"] * 2)
+
+    def find(zk: KazooClient, pid: int) -> str:
+        assert not stands(pid)
+        return next(found, path)
+
     with Zombie(worker) as zombie:
-        assert zombie.pause_past_session(zkfence_zk, lambda zk, pid: next(found, path), settle=0.0) == path
+        assert zombie.pause_past_session(zkfence_zk, find, settle=0.0) == path
 
 
 def test_a_node_that_flickers_is_not_taken(
     sleeper: subprocess.Popen[bytes], zkfence_zk: KazooClient, zkfence_namespace: str
 ) -> None:
-    looks = iter(range(10_000))
+    names = itertools.cycle([f"{zkfence_namespace}/{number}" for number in range(2)])
+    for _ in range(2):
+        zkfence_zk.create(next(names), ephemeral=True, makepath=True)
     with Zombie(sleeper) as zombie, pytest.raises(ZombieError, match="for long enough"):
-        zombie.pause_past_session(zkfence_zk, lambda zk, pid: f"/{next(looks)}", timeout=0.5)
+        zombie.pause_past_session(zkfence_zk, lambda zk, pid: next(names), timeout=0.5)
     assert not stands(sleeper.pid)
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # Waits on a pipe whose other end only our process holds. A line: dismissed. End of file: our process is gone.
 # The servers are killed by the pids that they have written themselves, and a dying one may still write a file.
+# (Linux's PR_SET_PDEATHSIG is no substitute: it fires when the *thread* that started a server ends, and leaves the
+# folder behind.)
 _GUARD: Final = """
 read -r _ && exit
 for file in "$1"/*/pid; do
