@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from ._demo._command import demo
+from ._demo._command import HELP, demo
 
 app: Final = typer.Typer(
     name="zkfence",
@@ -15,9 +15,10 @@ app: Final = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(demo)
+app.command(help=HELP)(demo)
 
 
 def _show_version(wanted: bool) -> None:

@@ -113,8 +113,8 @@ ACTS: Final = (
     Act(
         Heading(
             "3a",
-            "the subtle one, fencing alone",
-            "A wakes up before B's first write: B has read, but the store has not heard of B's token.",
+            "fencing alone",
+            "The subtle one: A wakes up when B has read, but the store has not heard of B's token yet.",
             "Every write carried a token, and A's line is gone: B had read the report too early.",
             Outcome(LateWrite.ACCEPTED, acknowledged=("A1", "A2", "B1"), lost=("A2",)),
         ),
@@ -124,7 +124,7 @@ ACTS: Final = (
     Act(
         Heading(
             "3b",
-            "the same, claim first",
+            "claim first",
             "The same moment, but B claims the report before it reads: that tells the store of its token.",
             "From B's claim on, A could change nothing under B's eyes. Nothing acknowledged is lost.",
             Outcome(LateWrite.REFUSED, acknowledged=("A1", "B1"), lost=()),

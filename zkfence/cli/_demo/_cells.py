@@ -40,11 +40,13 @@ def cells_of(event: Event, lost_before: Lines) -> Mapping[Lane, Text]:
         case What.STOPPED:
             worker.append("is stopped", "reverse")
         case What.EXPIRED:
-            zookeeper.append(f"{name}'s session is over")
+            zookeeper.append(f"{name}'s session over")
         case What.RESUMED:
             worker.append("wakes up", "reverse")
         case What.WROTE | What.REFUSED:
-            worker.append(f"writes {brackets(event.draft)}{', late' if event.late else ''}")
+            worker.append(f"writes {brackets(event.draft)}")
+            if event.late:
+                worker.append(" late", "bold")
             store.append_text(_refusal(event) if event.what is What.REFUSED else _acceptance(event, lost_before))
         case What.RELEASED:
             zookeeper.append("nobody holds")

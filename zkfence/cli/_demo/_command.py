@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import tempfile
 from importlib.metadata import version
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 from kazoo.exceptions import KazooException
@@ -20,6 +22,19 @@ from ._screen import Screen
 from ._stage import Wishes
 from ._timeline import Clock
 
+HELP: Final = """\
+What fencing is for, in three acts with real processes.
+
+Two workers, A and B, write one report under one ZooKeeper lock. A is stopped (SIGSTOP) until its session is over and B
+has the lock. Then A wakes up and goes on with its write, too late.
+
+The demo starts a ZooKeeper of its own on a free port of this machine, takes about 20 seconds, and leaves no process and
+no file behind. On servers of yours it uses names of its own, and removes them.
+
+Exit status: 0 if every act went as told, judged by what the store really holds; 1 if not; 2 if the demo could not be
+played to its end.
+"""
+
 
 def demo(
     receiver: Annotated[
@@ -28,41 +43,27 @@ def demo(
     ] = None,
     redis: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="A Redis server that runs: redis://host:port/0.", show_default=False),
+        typer.Option(metavar="URL", help="A Redis server that runs, as redis://host:port/0.", show_default=False),
     ] = None,
     zk: Annotated[
         str | None,
-        typer.Option(metavar="HOSTS", help="A ZooKeeper that runs: host:port,host:port/chroot.", show_default=False),
+        typer.Option(metavar="HOSTS", help="A ZooKeeper that runs, as host:port,host:port.", show_default=False),
     ] = None,
     session_timeout: Annotated[
         float,
         typer.Option(min=1.0, max=60.0, metavar="SECONDS", help="How long a worker may be silent and keep its lock."),
     ] = 2.0,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the folder with the reports, and say where it is.")
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object at the end, and nothing else.")
-    ] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the folder with the reports.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, at the end.")] = False,
 ) -> None:
-    """What fencing is for: three acts with real processes on a real ZooKeeper.
-
-    Two workers, A and B, write one report under one lock. A is stopped (SIGSTOP) until its session is over and B has
-    the lock. Then A wakes up and goes on with its write, too late.
-
-    The demo starts a ZooKeeper of its own on a free port of this machine, takes about 20 seconds, and leaves no
-    process and no file behind. On servers of yours it uses names of its own, and removes them.
-
-    Exit status: 0 if every act went as told, judged by what the store really holds; 1 if not; 2 if the demo could not
-    be played to its end.
-    """
     if receiver is None:
         receiver = StoreKind.FILE if redis is None else StoreKind.REDIS
     if redis is not None and receiver is not StoreKind.REDIS:
         raise typer.BadParameter("--redis goes with --receiver redis")
     if keep and receiver is not StoreKind.FILE:
         raise typer.BadParameter("--keep goes with --receiver file: there is no folder otherwise")
-    raise typer.Exit(_run(Wishes(receiver, zk, redis, session_timeout, keep), as_json=as_json))
+    folder = Path(tempfile.mkdtemp(prefix="zkfence-demo-reports-")) if keep else None
+    raise typer.Exit(_run(Wishes(receiver, zk, redis, session_timeout, folder), as_json=as_json))
 
 
 def _run(wishes: Wishes, *, as_json: bool) -> int:
@@ -76,15 +77,17 @@ def _run(wishes: Wishes, *, as_json: bool) -> int:
         with Interruption() as interruption:
             performance.run(wishes, interruption, audience, clock)
     except Interrupted as interrupted:
-        audience.trouble(f"{interrupted}: stopped, and cleaned up.")
+        audience.trouble(f"{interrupted}: stopped and cleaned up.")
         return interrupted.status
     except (ZkfenceError, KazooException, ImportError) as error:
-        problem = f"{type(error).__name__}: {error}"
+        problem = str(error) or type(error).__name__
         audience.trouble(f"The demo could not be played to its end. {problem}")
     if as_json:
         typer.echo(json.dumps(_as_dict(performance, wishes, problem), indent=2))
     elif problem is None:
         audience.finale([(played.act.heading, played.verdict) for played in performance.played])
+    if wishes.folder is not None:
+        typer.echo(f"The reports are in {wishes.folder}", err=as_json)
     if problem is not None:
         return 2
     return 0 if performance.as_told else 1

@@ -31,8 +31,8 @@ class Lanes:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._border = " | " if console.options.ascii_only else " │ "
-        room = (console.width - _TIME_WIDTH) // len(Lane) - len(self._border)
+        self._border = "| " if console.options.ascii_only else "│ "
+        room = (console.width - _TIME_WIDTH - 1) // len(Lane) - len(self._border)
         self._width = max(_NARROWEST, min(_WIDEST, room))
 
     def row(self, time: str, cells: Cells) -> Text:
@@ -45,7 +45,7 @@ class Lanes:
         return [] if cell is None else list(cell.wrap(self._console, self._width))
 
     def _line(self, time: str, columns: list[list[Text]], number: int) -> Text:
-        line = Text(f"{time:>{_TIME_WIDTH}}", style="dim")
+        line = Text(f"{time:>{_TIME_WIDTH}} ", style="dim")
         for column in columns:
             cell = column[number].copy() if number < len(column) else Text()
             cell.truncate(self._width, pad=True)

@@ -139,8 +139,8 @@ class Scene:
     def wake(self, player: Player, order: str) -> None:
         """Let a stopped worker go on, straight into ``order``: "put" or "send"."""
         player.worker.tell(order)
+        self._note(What.RESUMED, player)  # before it happens: afterwards the store may already show what it leads to
         Zombie(player.worker.pid).resume()
-        self._note(What.RESUMED, player)
         answer = player.worker.answer()
         self._late_write = LateWrite.ACCEPTED if answer["done"] else LateWrite.REFUSED
         self._wrote(player, answer)

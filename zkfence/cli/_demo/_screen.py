@@ -35,6 +35,7 @@ _CODE: Final = """\
 with FencedLock(zk, "reports") as grant:
     report = store.claim("report-7", grant)  # now no older token can write
     report.write(extended(report.read()))"""
+_NOT_AS_TOLD: Final = "Not as told: the store, its receiver or this demo is not what it should be."
 _NEXT: Final = "Next: the quickstart in the README, with a worker and a store of your own."
 
 
@@ -47,7 +48,8 @@ class Screen(Audience):
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._console = Console(highlight=False)
-        self._moves = self._console.is_terminal and not self._console.is_dumb_terminal
+        # Not where colour is merely forced: a log of a build has no use for rows that move.
+        self._moves = self._console.file.isatty() and not self._console.is_dumb_terminal
         self._ascii = self._console.options.ascii_only
         self._lanes = Lanes(self._console)
         self._store = ""
@@ -129,7 +131,10 @@ class Screen(Audience):
                 Text("yes", GOOD) if verdict.as_told else Text("NO", BAD),
             )
         self._show("", self._rule("What the store really holds"), table)
-        self._show(_MORAL, "", Padding(Text(_CODE, "bold"), (0, 0, 0, 4)), "", _NEXT)
+        if all(verdict.as_told for _, verdict in verdicts):
+            self._show(_MORAL, "", Padding(Text(_CODE, "bold"), (0, 0, 0, 4)), "", _NEXT)
+        else:
+            self._show(Text(_NOT_AS_TOLD, BAD))
 
     # --- details ------------------------------------------------------------------------------------------------
 

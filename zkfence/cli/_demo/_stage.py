@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from zkfence_receivers.testing._workspace import Workspace
 
 from ._assignment import Assignment, StoreAddress, StoreKind
 from ._audience import Audience, Setting
+from ._failure import DemoFailed
 from ._interruption import Interruption
 from ._namespace import remove_namespace
 from ._store import RedisStore, Store, open_store
@@ -31,13 +31,15 @@ _CONNECT_TIMEOUT: Final = 15.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the user asked for. ``zk`` and ``redis`` are servers that run already; ``None``: start one."""
+    """What the user asked for. ``zk`` and ``redis`` are servers that run already, ``folder`` is one to keep the
+    reports in; ``None``: one of the demo's own. ``session_timeout`` is in seconds.
+    """
 
     store: StoreKind
     zk: str | None
     redis: str | None
     session_timeout: float
-    keep: bool
+    folder: Path | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +96,17 @@ def build_stage(
 
 def _client(hosts: str, interruption: Interruption) -> zkfence.Client:
     with interruption.waiting("an answer of ZooKeeper", 2 * _CONNECT_TIMEOUT):
-        return zkfence.connect(hosts, connect_timeout=_CONNECT_TIMEOUT)
+        try:
+            return zkfence.connect(hosts, connect_timeout=_CONNECT_TIMEOUT)
+        except ValueError as error:
+            raise DemoFailed(f"{hosts!r} is no connection string of ZooKeeper: {error}") from error
 
 
 def _store_address(wishes: Wishes, workspace: Workspace, stack: ExitStack) -> StoreAddress:
     if wishes.store is StoreKind.REDIS:
         url = wishes.redis or stack.enter_context(LocalRedis()).url
         return StoreAddress(StoreKind.REDIS, url, f"zkfence-demo-{secrets.token_hex(4)}")
-    folder = Path(tempfile.mkdtemp(prefix="zkfence-demo-reports-")) if wishes.keep else workspace.path / "reports"
-    return StoreAddress(StoreKind.FILE, str(folder))
+    return StoreAddress(StoreKind.FILE, str(wishes.folder or workspace.path / "reports"))
 
 
 def _clean(audience: Audience, what: str, clean: Callable[[], None]) -> None:

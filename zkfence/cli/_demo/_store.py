@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from zkfence_receivers import FileReceiver, Receiver
+from zkfence_receivers import FileReceiver, Receiver, StoreFailed
 
 from ._assignment import StoreAddress, StoreKind
+from ._failure import DemoFailed
 
 if TYPE_CHECKING:
     import redis
@@ -79,12 +81,14 @@ class RedisStore(Store):
         self._receiver.check()
 
     def peek(self, resource: str) -> bytes | None:
-        body = self._client.get(self._key(resource, "data"))
+        with _told(resource):
+            body = self._client.get(self._key(resource, "data"))
         assert body is None or isinstance(body, bytes)
         return body
 
     def put(self, resource: str, body: bytes) -> None:
-        self._client.set(self._key(resource, "data"), body)
+        with _told(resource):
+            self._client.set(self._key(resource, "data"), body)
 
     def forget(self, resources: Iterable[str]) -> None:
         """Delete data *and* marks. Nobody may ever do that, unless the resources were a demo's, and it is over."""
@@ -105,4 +109,19 @@ def open_store(address: StoreAddress) -> Store:
         import redis
     except ImportError as error:
         raise ImportError("the Redis store needs redis-py: pip install 'zkfence[redis]'") from error
-    return RedisStore(redis.Redis.from_url(address.place, socket_timeout=_ANSWER_TIMEOUT), address.prefix)
+    try:
+        client = redis.Redis.from_url(address.place, socket_timeout=_ANSWER_TIMEOUT)
+    except ValueError as error:
+        raise DemoFailed(f"{address.place!r} is no URL of a Redis server: {error}") from error
+    return RedisStore(client, address.prefix)
+
+
+@contextmanager
+def _told(resource: str) -> Iterator[None]:
+    """Errors of redis-py in a receiver's words."""
+    from redis import RedisError
+
+    try:
+        yield
+    except RedisError as error:
+        raise StoreFailed(resource, f"{resource!r}: {error}") from error
