@@ -381,6 +381,20 @@ def test_a_user_with_just_the_permissions_that_the_documentation_names(server: L
     assert direct.keys("other*") == []
 
 
+def test_a_change_that_fails_after_it_was_admitted_is_not_recorded(server: LocalRedis, direct: redis.Redis) -> None:
+    store = RedisReceiver(direct)
+    store.claim("r", stamp()).write(b"old")
+    mark = store.mark("r")
+    direct.execute_command("ACL", "SETUSER", "worker", "reset", "on", ">secret", "~*", "+@all", "-set", "-del")
+    with server.client(username="worker", password="secret") as client:
+        refuse(RedisReceiver(client), CHANGES, StoreFailed, "may not")
+    assert store.mark("r") == mark
+    assert direct.get("zkfence:{r}:data") == b"old"
+    reply = store.apply_stamped("r", b"data", stamp(op=9))
+    assert not reply.duplicate
+    assert direct.get("zkfence:{r}:data") == b"data"
+
+
 def test_a_user_who_may_change_the_data_and_not_the_mark_gets_no_false_promise(
     server: LocalRedis, direct: redis.Redis
 ) -> None:
