@@ -45,11 +45,23 @@ HISTORIES: Final = {
         request(Action.DELETE, 5, 1),
         request(Action.DELETE, 5, 2),
     ],
+    "interruptions": [
+        request(Action.CLAIM, 1, 1),
+        request(Action.WRITE, 1, 2, b"first"),
+        request(Action.WRITE, 1, 3, b"interrupted"),
+        request(Action.WRITE, 2, 1, b"by the next holder"),
+        request(Action.DELETE, 2, 2),
+        request(Action.WRITE, 2, 3, b"after the deletion"),
+    ],
     "an adoption": [
         request(Action.ADOPT, 1, 1),
         request(Action.WRITE, 1, 2, b"no longer foreign"),
     ],
 }
+
+# Which requests end before they have fsynced the data's folder. Those who look next make good for it, and then rely
+# on what they saw.
+INTERRUPTED: Final = {"interruptions": {2, 4}}
 
 
 # What was recorded
@@ -254,6 +266,7 @@ class Trial:
     folder: Path
     keeping: Keeping
     requests: list[Request]
+    interrupted: set[int]
     store: FileReceiver = field(init=False)
     states: list[tuple[Mark | None, bytes | None]] = field(init=False)
     events: list[Event] = field(init=False)
@@ -269,12 +282,30 @@ class Trial:
             recorder = Recorder(self.store)
             recorder.patch(patch)
             self.states = [self._state()]
-            for sent in self.requests:
+            for number, sent in enumerate(self.requests):
                 recorder.events.append(Sent())
-                self.store._perform(sent)
-                recorder.events.append(Answered())
-                self.states.append(self._state())
+                if number in self.interrupted:
+                    self._interrupt(sent, monkeypatch)
+                    self.states.append(self._state())
+                    recorder.events.append(Answered())
+                else:
+                    self.store._perform(sent)
+                    recorder.events.append(Answered())
+                    self.states.append(self._state())
         self.events = recorder.events
+
+    def _interrupt(self, sent: Request, monkeypatch: pytest.MonkeyPatch) -> None:
+        fsync, folder = os.fsync, self.store._root.data.fd
+
+        def interrupted(fd: int) -> None:
+            if fd == folder:
+                raise KeyboardInterrupt
+            fsync(fd)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                self.store._perform(sent)
 
     def broken(self, events: list[Event], since: int = 0) -> Iterator[str]:
         """The promises that a power loss in the course of ``events``, from number ``since`` on, would break."""
@@ -379,7 +410,7 @@ def trial(
     request: pytest.FixtureRequest, keeping: Keeping, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Trial]:
     monkeypatch.setattr(os, "fsync", lambda fd: None)  # it is recorded; the real disk has no part in this
-    trial = Trial(tmp_path, keeping, HISTORIES[request.param])
+    trial = Trial(tmp_path, keeping, HISTORIES[request.param], INTERRUPTED.get(request.param, set()))
     trial.run(monkeypatch)
     yield trial
     trial.store.close()

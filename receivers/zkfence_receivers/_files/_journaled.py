@@ -91,9 +91,10 @@ class JournaledFiles(ResourceFiles):
 
     def _put_data(self, entry: Entry, payload: bytes) -> None:
         ours, names = self._root.ours, self._names
-        ours.create(names.next, payload, mode=self._root.file_mode)
+        # In one step: what may lie there is the only safe copy of committed data whose move was interrupted.
+        # And durably: a commit must not outlive its data.
+        ours.replace(ours, names.next, payload, temp=names.temp, mode=self._root.file_mode)
         try:
-            ours.sync()  # a commit must not outlive its data
             self._commit(replace(entry, digest=digest_of(Action.WRITE, payload)))
         except OSError:
             with suppress(OSError):

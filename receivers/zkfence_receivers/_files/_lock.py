@@ -17,7 +17,7 @@ from ._directory import Directory
 from ._errors import Misplaced
 
 _FIRST_DELAY: Final = 0.0005  # seconds between two attempts at a lock of another process: it doubles …
-_LAST_DELAY: Final = 0.01  # … up to this
+_LAST_DELAY: Final = 0.002  # … up to this: a lock that is in constant use is free only for moments
 
 _NOTE_SIZE: Final = 64
 _CHANGING, _DONE = b"*", b"-"  # a note's first byte
