@@ -156,6 +156,29 @@ if fork == 0:
     os.kill(fork_pid, signal.SIGKILL)
 
 
+def test_a_fork_cannot_control_the_servers_nor_make_the_guard_forget_them() -> None:
+    fork = """
+import os
+from zkfence_receivers.testing import ServerFailed
+child = os.fork()
+if child == 0:
+    for control in (server.pause, server.kill, server.restart, lambda: server.running, lambda: server.pid):
+        try:
+            control()
+        except ServerFailed as error:
+            assert "a fork cannot control it" in str(error)
+        else:
+            os._exit(1)
+    os._exit(0)
+refused = os.waitpid(child, 0)[1] == 0
+"""
+    with run(REDIS + fork + TELL + "print(refused, flush=True)" + ABRUPT["kills itself"]) as child:
+        workspace, pids = told_by(child)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "True\n"
+    assert_nothing_is_left(workspace, pids)
+
+
 def test_a_server_is_out_of_reach_of_the_terminal() -> None:
     # A Ctrl-C goes to the terminal's foreground process group, and its end (a hang-up) to its session.
     with LocalRedis() as server:

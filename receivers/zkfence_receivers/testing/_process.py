@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
@@ -32,7 +33,7 @@ class ServerProcess:
     """A server process with a folder of its own inside a workspace: where it runs, and where its log goes.
 
     It runs in its own session, so that a terminal's Ctrl-C reaches us and not it: we clean up. It may be started
-    again after it has ended; folder and log stay. Not to be shared by threads.
+    again after it has ended; folder and log stay. Not to be shared by threads, and not controlled by a fork of ours.
     """
 
     def __init__(self, workspace: Workspace, name: str) -> None:
@@ -44,11 +45,15 @@ class ServerProcess:
         self._popen: subprocess.Popen[bytes] | None = None
         self._state = State.ENDED
         self._log_start = 0
+        self._owner = os.getpid()
         workspace.add(self)
 
     @property
     def state(self) -> State:
         """What it is doing now; a process that ended by itself is noticed here."""
+        if os.getpid() != self._owner:
+            # To a fork, which is not its parent, it looks as if it had ended: its pid would be forgotten.
+            raise ServerFailed(f"{self.name} belongs to process {self._owner}: a fork cannot control it")
         if self._popen is not None and self._popen.poll() is not None:
             self._ended()
         return self._state
@@ -94,19 +99,18 @@ class ServerProcess:
 
     def pause(self) -> None:
         """Stop it in its tracks (SIGSTOP): connections stay open and nobody answers. Returns when it stands still."""
-        freeze(self._running_popen().pid)
-        self._state = State.PAUSED
+        self._put(State.PAUSED, freeze)
 
     def resume(self) -> None:
         """Let a paused one go on (SIGCONT); one that is not paused does not mind."""
-        thaw(self._running_popen().pid)
-        self._state = State.RUNNING
+        self._put(State.RUNNING, thaw)
 
     def kill(self) -> None:
         """End it without warning (SIGKILL), paused or not, and wait for its end. One that has ended is left alone."""
-        if self._popen is not None:
-            self._popen.kill()
-            self._popen.wait()
+        if self.running:
+            popen = self._running_popen()
+            popen.kill()
+            popen.wait()
             self._ended()
 
     def stop(self, timeout: float = 10.0) -> None:
@@ -115,7 +119,7 @@ class ServerProcess:
             return
         popen = self._running_popen()
         popen.send_signal(signal.SIGTERM)
-        self.resume()  # after the signal, so that it wakes to its end
+        popen.send_signal(signal.SIGCONT)  # the second, so that it wakes to its end
         try:
             popen.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -128,6 +132,13 @@ class ServerProcess:
         with self.log.open("rb") as log:
             log.seek(self._log_start)
             return b"\n".join(log.read().splitlines()[-_TAIL_LINES:]).decode(errors="replace")
+
+    def _put(self, state: State, change: Callable[[int], None]) -> None:
+        try:
+            change(self._running_popen().pid)
+        except ProcessLookupError:
+            raise ServerFailed(f"{self.name} has just ended", self.log_tail()) from None
+        self._state = state
 
     def _running_popen(self) -> subprocess.Popen[bytes]:
         if not self.running:
