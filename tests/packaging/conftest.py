@@ -1,11 +1,10 @@
-"""The wheel as a user gets it: built from this tree, installed into environments outside of it, without a network."""
+"""The wheel as a user gets it: built from this tree, installed into an environment outside of it, without a network."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,9 +33,6 @@ class Environment:
         )
 
 
-MakeEnvironment = Callable[[str], Environment]
-
-
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this tree, as ``make wheel`` builds it."""
@@ -47,23 +43,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def make_environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> MakeEnvironment:
-    """Makes an environment with the wheel, the extras that are named ("[all]") and what pip resolves for them."""
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """An environment with the wheel, no extra, and what pip resolves for it."""
     if not WHEELHOUSE.is_dir():
         pytest.fail(f"{WHEELHOUSE} is missing: `make setup` puts the packages of constraints.txt there", pytrace=False)
-
-    def make(extras: str) -> Environment:
-        made = Environment(tmp_path_factory.mktemp("venv"), tmp_path_factory.mktemp("workplace"))
-        subprocess.run([sys.executable, "-m", "venv", made.folder], check=True)
-        offline = ["--isolated", "--no-index", "--find-links", str(WHEELHOUSE)]
-        installed = made.run("pip", "install", *offline, "--no-compile", f"{wheel}{extras}")
-        assert installed.returncode == 0, installed.stderr
-        return made
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def bare(make_environment: MakeEnvironment) -> Environment:
-    """An environment with the wheel and without any extra."""
-    return make_environment("")
+    made = Environment(tmp_path_factory.mktemp("venv"), tmp_path_factory.mktemp("workplace"))
+    subprocess.run([sys.executable, "-m", "venv", made.folder], check=True)
+    offline = ["--isolated", "--no-index", "--find-links", str(WHEELHOUSE)]
+    installed = made.run("pip", "install", *offline, str(wheel))
+    assert installed.returncode == 0, installed.stderr
+    return made
