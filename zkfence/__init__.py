@@ -4,9 +4,13 @@ A lock tells workers who should act. It cannot stop a worker that was paused, lo
 only the storage can. ``zkfence_receivers`` is that half.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from zkfence_receivers.words import InvalidName, InvalidStamp, InvalidToken, Mode, Stamp, Token, ZkfenceError
 
-from ._client import Client, connect
 from ._errors import (
     AccessDenied,
     EpochExhausted,
@@ -20,8 +24,11 @@ from ._errors import (
     NotConnected,
     ZooKeeperFailed,
 )
-from ._grant import Grant
-from ._lock import FencedLock
+
+if TYPE_CHECKING:
+    from ._client import Client, connect
+    from ._grant import Grant
+    from ._lock import FencedLock
 
 __all__ = [
     "AccessDenied",
@@ -47,3 +54,13 @@ __all__ = [
     "ZooKeeperFailed",
     "connect",
 ]
+
+# What needs kazoo is imported when it is asked for: everybody's pytest loads zkfence's plugin, and must neither wait
+# for kazoo nor have the ssl module imported before gevent could patch it.
+_ON_KAZOO = {"Client": "_client", "FencedLock": "_lock", "Grant": "_grant", "connect": "_client"}
+
+
+def __getattr__(name: str) -> object:
+    if name in _ON_KAZOO:
+        return getattr(import_module(f".{_ON_KAZOO[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

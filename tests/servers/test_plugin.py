@@ -72,8 +72,7 @@ def test_a_missing_server_fails_with_what_to_install_and_skips_only_when_asked(t
     assert all(advice in skipped for advice in ADVICE)
 
 
-@pytest.mark.xfail(reason="zkfence/__init__ imports kazoo, and with it ssl, whoever asks", strict=True)
 def test_it_loads_nothing_heavy_before_a_fixture_is_used() -> None:
-    program = "import sys, zkfence.testing.plugin; print(*sorted({'kazoo', 'redis', 'asyncio'} & set(sys.modules)))"
+    program = "import sys, zkfence.testing.plugin; print(*sorted({'kazoo', 'redis', 'asyncio', 'ssl'} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
     assert result.stdout.split() == []

@@ -28,7 +28,6 @@ def test_all_is_sorted_and_complete(package: str) -> None:
     [
         ("zkfence_receivers", ["kazoo", "zkfence", "redis", "typer", "rich"]),
         ("zkfence", ["redis", "typer", "rich"]),
-        ("zkfence.testing.plugin", ["redis"]),
     ],
 )
 def test_importing_a_half_does_not_pull_in_the_other(package: str, absent: list[str]) -> None:
