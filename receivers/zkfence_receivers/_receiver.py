@@ -117,8 +117,11 @@ class Receiver(ABC):
 
     def _take(self, action: Action, resource: str, grant: Claimant | Stamp) -> Handle:
         check_name(resource, "resource")
-        claimant: Claimant = StampedClaimant(grant) if isinstance(grant, Stamp) else grant
-        stamps = claimant.stamps(resource)
+        if isinstance(grant, Stamp):
+            grant = StampedClaimant(grant)
+        elif not hasattr(grant, "stamps"):
+            raise TypeError(f"a Grant or a Stamp claims a resource, not {type(grant).__name__} {grant!r}")
+        stamps = grant.stamps(resource)
         with stamps.request() as stamp:
             self._perform(Request(resource, action, stamp))
         return Handle(self, resource, stamps)

@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 USES_ALL = """
 import re
 
@@ -73,6 +71,7 @@ def test_a_missing_server_fails_with_what_to_install_and_skips_only_when_asked(t
 
 
 def test_it_loads_nothing_heavy_before_a_fixture_is_used() -> None:
-    program = "import sys, zkfence.testing.plugin; print(*sorted({'kazoo', 'redis', 'asyncio', 'ssl'} & set(sys.modules)))"
+    heavy = {"kazoo", "redis", "asyncio", "ssl"}
+    program = f"import sys, zkfence.testing.plugin; print(*sorted({heavy} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
     assert result.stdout.split() == []

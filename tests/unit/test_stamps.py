@@ -80,3 +80,11 @@ def test_a_stamp_from_elsewhere_counts_on_and_claims_once() -> None:
     with pytest.raises(OutOfOrder):
         store.claim("report", stamp)
     assert StampedClaimant(stamp).stamps("report").take() == stamp
+
+
+@pytest.mark.parametrize("nobody", [7, Token(7), None, "7"])
+def test_nothing_but_a_grant_or_a_stamp_claims(nobody: object) -> None:
+    store = MemoryReceiver()
+    with pytest.raises(TypeError, match="Grant or a Stamp"):
+        store.claim("report", nobody)  # type: ignore[arg-type]
+    assert store.mark("report") is None
