@@ -137,10 +137,15 @@ class TestOnRedisAsPlainText:
 
 
 @pytest.fixture(scope="module")
-def broken(start_demo: StartDemo) -> Acts:
-    demo = start_demo("--json", PYTHONPATH=str(BROKEN_STORE))
+def on_broken_store(start_demo: StartDemo) -> Demo:
+    demo = start_demo("--json", "--keep", PYTHONPATH=str(BROKEN_STORE))
     assert demo.wait() == 1, demo.errors
-    told = json.loads(demo.output)
+    return demo
+
+
+@pytest.fixture(scope="module")
+def broken(on_broken_store: Demo) -> Acts:
+    told = json.loads(on_broken_store.output)
     assert told["ok"] is False
     return {act["act"]: act for act in told["acts"]}
 
@@ -157,3 +162,10 @@ class TestOnABrokenStore:
     def test_a_store_that_acknowledges_and_does_nothing_is_found_out(self, broken: Acts) -> None:
         assert broken["3b"]["late_write"] == "refused"
         assert broken["3b"]["lost"] == [B1]
+
+    def test_the_folder_that_is_kept_holds_what_was_told(self, on_broken_store: Demo, broken: Acts) -> None:
+        (folder,) = on_broken_store.leftovers()
+        assert isinstance(folder, Path)
+        assert on_broken_store.errors == f"The reports are in {folder}\n"
+        for act in broken.values():
+            assert (folder / act["resource"]).read_text().splitlines() == act["report"]

@@ -92,8 +92,8 @@ ACTS: Final = (
         Heading(
             "1",
             "a lock, and no fence",
-            "Both workers take the lock before they touch the report. A is paused while it holds it.",
-            "The lock was right each time, and B's line is gone: nobody told the store.",
+            "Both take the lock before they touch the report. A is paused while it has it.",
+            "The lock was right all the time. B1 is lost: nobody told the store.",
             Outcome(LateWrite.ACCEPTED, acknowledged=("A1", "B1"), lost=("B1",)),
         ),
         "report-1",
@@ -103,8 +103,8 @@ ACTS: Final = (
         Heading(
             "2",
             "the same, fenced",
-            "Every write carries the token of its lock. A is paused when its write is already on its way.",
-            "The store knows a newer token than A's, and refused. B's line stands.",
+            "Every write carries a token. A is paused when its write is already on its way.",
+            "The store had heard of a newer token, and refused. B1 stands.",
             Outcome(LateWrite.REFUSED, acknowledged=("B1",), lost=()),
         ),
         "report-2",
@@ -114,8 +114,8 @@ ACTS: Final = (
         Heading(
             "3a",
             "fencing alone",
-            "The subtle one: A wakes up when B has read, but the store has not heard of B's token yet.",
-            "Every write carried a token, and A's line is gone: B had read the report too early.",
+            "The subtle one: A wakes up when B has read, but not written. Mind the mark.",
+            "Every write carried a token. A2 is lost: B had read too early.",
             Outcome(LateWrite.ACCEPTED, acknowledged=("A1", "A2", "B1"), lost=("A2",)),
         ),
         "report-3a",
@@ -125,8 +125,8 @@ ACTS: Final = (
         Heading(
             "3b",
             "claim first",
-            "The same moment, but B claims the report before it reads: that tells the store of its token.",
-            "From B's claim on, A could change nothing under B's eyes. Nothing acknowledged is lost.",
+            "The same moment, but B claims the report before it reads. Mind the mark again.",
+            "After B's claim, A could change nothing. Nothing acknowledged is lost.",
             Outcome(LateWrite.REFUSED, acknowledged=("A1", "B1"), lost=()),
         ),
         "report-3b",

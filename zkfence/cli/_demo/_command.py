@@ -63,7 +63,10 @@ def demo(
     if keep and receiver is not StoreKind.FILE:
         raise typer.BadParameter("--keep goes with --receiver file: there is no folder otherwise")
     folder = Path(tempfile.mkdtemp(prefix="zkfence-demo-reports-")) if keep else None
-    raise typer.Exit(_run(Wishes(receiver, zk, redis, session_timeout, folder), as_json=as_json))
+    status = _run(Wishes(receiver, zk, redis, session_timeout, folder), as_json=as_json)
+    if folder is not None:
+        typer.echo(f"The reports are in {folder}", err=as_json)
+    raise typer.Exit(status)
 
 
 def _run(wishes: Wishes, *, as_json: bool) -> int:
@@ -79,15 +82,13 @@ def _run(wishes: Wishes, *, as_json: bool) -> int:
     except Interrupted as interrupted:
         audience.trouble(f"{interrupted}: stopped and cleaned up.")
         return interrupted.status
-    except (ZkfenceError, KazooException, ImportError) as error:
+    except (ZkfenceError, KazooException, OSError, ImportError) as error:
         problem = str(error) or type(error).__name__
-        audience.trouble(f"The demo could not be played to its end. {problem}")
+        audience.trouble(f"The demo could not be played to its end: {problem}")
     if as_json:
         typer.echo(json.dumps(_as_dict(performance, wishes, problem), indent=2))
     elif problem is None:
         audience.finale([(played.act.heading, played.verdict) for played in performance.played])
-    if wishes.folder is not None:
-        typer.echo(f"The reports are in {wishes.folder}", err=as_json)
     if problem is not None:
         return 2
     return 0 if performance.as_told else 1

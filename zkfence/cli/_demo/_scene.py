@@ -76,7 +76,7 @@ class Scene:
         player.worker.tell("acquire")
         in_line = waiting(LOCK, namespace=self._stage.namespace)
         with self._stage.interruption.waiting(f"the place in line of worker {player.name}", PATIENCE):
-            wait_until(lambda: in_line(self._stage.zk, player.worker.pid), PATIENCE)
+            wait_until(lambda: in_line(self._stage.zk, player.worker.pid), 2 * PATIENCE)
         self._note(What.QUEUED, player)
 
     def granted(self, player: Player) -> None:
@@ -97,7 +97,7 @@ class Scene:
             self._note(What.STOPPED, player)
             limit = self._stage.session_timeout + PATIENCE
             with (
-                self._audience.waiting(zookeeper=f"waits for {player.name}", **{player.name.lower(): "is stopped"}),
+                self._audience.waiting(zookeeper=f"waits for {player.name}"),
                 self._stage.interruption.waiting(f"the end of the session of worker {player.name}", limit + 1),
             ):
                 zombie.pause_past_session(self._stage.zk, player.path, timeout=limit)

@@ -21,7 +21,7 @@ from ._audience import Audience, Heading, Setting
 from ._cells import BAD, GOOD, cells_of
 from ._lanes import Lane, Lanes
 from ._report import Lines
-from ._timeline import Clock, Event
+from ._timeline import Clock, Event, What
 from ._verdict import LateWrite, Verdict
 
 _FRAMES_PER_SECOND: Final = 10
@@ -54,12 +54,13 @@ class Screen(Audience):
         self._lanes = Lanes(self._console)
         self._store = ""
         self._lost: Lines = ()
+        self._stopped: Lane | None = None
 
     # --- before the first act -----------------------------------------------------------------------------------
 
     @contextmanager
     def preparing(self, what: str) -> Iterator[None]:
-        with self._moving(Spinner("line" if self._ascii else "dots", f"Starting {what}")):
+        with self._moving(Spinner("line" if self._ascii else "dots", what)):
             yield
 
     def opening(self, setting: Setting) -> None:
@@ -87,11 +88,16 @@ class Screen(Audience):
 
     @contextmanager
     def waiting(self, **lanes: str) -> Iterator[None]:
-        with self._moving(_MovingRow(self._lanes, self._clock, {Lane[name.upper()]: lanes[name] for name in lanes})):
+        texts = {Lane[name.upper()]: text for name, text in lanes.items()}
+        with self._moving(_MovingRow(self._lanes, self._clock, texts, self._stopped)):
             yield
 
     def event(self, event: Event) -> None:
-        self._show(self._lanes.row(f"{event.at:.1f}", cells_of(event, self._lost)))
+        if event.what is What.RESUMED:
+            self._stopped = None
+        self._show(self._lanes.row(f"{event.at:.1f}", cells_of(event, self._lost), shaded=self._stopped))
+        if event.what is What.STOPPED:
+            self._stopped = Lane[event.worker]
         if event.error is not None:
             self._show(Padding(Text(event.error, "green"), (0, 0, 0, 6)))
         self._lost = event.lost
@@ -156,13 +162,14 @@ class Screen(Audience):
 class _MovingRow:
     """A row of the timeline whose time runs."""
 
-    def __init__(self, lanes: Lanes, clock: Clock, texts: Mapping[Lane, str]) -> None:
+    def __init__(self, lanes: Lanes, clock: Clock, texts: Mapping[Lane, str], stopped: Lane | None) -> None:
         self._lanes = lanes
+        self._stopped = stopped
         self._clock = clock
         self._cells = {lane: Text(text, f"dim {lane}") for lane, text in texts.items()}
 
     def __rich__(self) -> Text:
-        return self._lanes.row(f"{self._clock():.1f}", self._cells)
+        return self._lanes.row(f"{self._clock():.1f}", self._cells, shaded=self._stopped)
 
 
 def _listed(lines: Lines, style: str = "") -> Text:

@@ -73,13 +73,13 @@ def build_stage(
     with ExitStack() as stack:
         try:
             workspace = stack.enter_context(closing(Workspace("demo")))
-            with audience.preparing("ZooKeeper"):
+            with audience.preparing("Starting ZooKeeper" if wishes.zk is None else "Asking ZooKeeper"):
                 hosts = wishes.zk or stack.enter_context(LocalEnsemble()).hosts
                 zk = stack.enter_context(_client(hosts, interruption))
             namespace = f"/zkfence-demo-{secrets.token_hex(4)}"
             if wishes.zk is not None:
                 stack.callback(_clean, audience, namespace, lambda: remove_namespace(zk, namespace))
-            with audience.preparing("the store"):
+            with audience.preparing("Preparing the store"):
                 address = _store_address(wishes, workspace, stack)
                 interruption.check()
                 store = stack.enter_context(open_store(address))
@@ -123,5 +123,6 @@ def _setting(wishes: Wishes, hosts: str, address: StoreAddress) -> Setting:
         store = f"files in {address.place}"
     else:
         server = urlsplit(address.place)
-        store = f"Redis at {server.hostname or 'its socket'}:{server.port or 6379}{'' if wishes.redis else ours}"
+        place = f"{server.hostname}:{server.port or 6379}" if server.hostname else server.path
+        store = f"Redis at {place}{'' if wishes.redis else ours}"
     return Setting(f"{hosts}{'' if wishes.zk else ours}", store, address.kind, wishes.session_timeout)
