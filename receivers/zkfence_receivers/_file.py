@@ -47,8 +47,8 @@ class FileReceiver(Receiver):
 
     Guaranteed on a local file system that keeps its own promises (fsync, rename, flock; ext4, XFS and the like): what
     the base class says, through kill -9 and power loss at any moment, for all threads and processes that use the same
-    root on one machine. A write costs one fsync of the file and one of the folder; without extended attributes (older
-    tmpfs and NFS, macOS) two of files and three of folders.
+    root on one machine. A claim and a write cost an fsync of a file and one of a folder each, a deletion two and
+    three; without extended attributes (older tmpfs and NFS, macOS) a write costs as much as a deletion.
     Not guaranteed: anything about those who change files in the root without a receiver. New files that they bring are
     noticed (`Unfenced`), changes within a file of ours are not; without extended attributes, neither are new files in
     the place of ours.

@@ -434,6 +434,21 @@ def test_data_that_comes_past_the_receiver_where_there_was_none_is_foreign(store
         assert store.adopt(appears.resource, stamp(8)).read() == b"foreign"
 
 
+def test_deleted_data_that_somebody_brings_back_is_foreign(store: FileReceiver, root: Path, tmp_path: Path) -> None:
+    report = store.claim("report", stamp(7))
+    report.write(b"one")
+    shutil.copy2(root / "report", tmp_path / "backup")  # with its attributes
+    report.delete()
+    for restored in (report, store.claim("report", stamp(8))):
+        shutil.copy2(tmp_path / "backup", root / "report")
+        with pytest.raises(Unfenced):
+            restored.read()
+        assert (root / "report").read_bytes() == b"one"
+        (root / "report").unlink()
+    shutil.copy2(tmp_path / "backup", root / "report")
+    assert store.adopt("report", stamp(9)).read() == b"one"
+
+
 def test_data_that_lost_its_tag_does_not_lower_the_mark(tmp_path: Path) -> None:
     with FileReceiver(tmp_path / "store") as store:
         skip_without_attributes(store)

@@ -128,7 +128,7 @@ def test_a_request_costs_what_the_documentation_says(
     report = store.claim("report", stamp(8))
     assert cost(lambda: report.write(b"one")) == ((1, 1) if xattr else (2, 3))
     assert cost(report.read) == (0, 0)
-    assert cost(report.delete) == ((1, 2) if xattr else (2, 3))
+    assert cost(report.delete) == (2, 3)
     assert cost(lambda: store.claim("report", Stamp(8, "n/l", "holder-8", "read"))) == (0, 0)
 
 

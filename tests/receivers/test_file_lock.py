@@ -253,3 +253,13 @@ def test_a_request_that_cannot_note_that_it_begins_does_not_begin(
         with pytest.raises(StoreFailed, match="No space left"):
             report.write(b"two")
     assert report.read() == b"one"
+
+
+def test_opening_a_store_waits_no_longer_than_it_may(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with (
+        FileReceiver(root) as store,
+        store._locks.hold("+store.lock", "the store"),
+        pytest.raises(StoreBusy, match="another request kept it locked for all of 0 s"),
+    ):
+        FileReceiver(root, lock_timeout=0)

@@ -269,6 +269,7 @@ class Trial:
     interrupted: set[int]
     store: FileReceiver = field(init=False)
     states: list[tuple[Mark | None, bytes | None]] = field(init=False)
+    deleted: dict[int, File] = field(default_factory=dict)
     events: list[Event] = field(init=False)
 
     def run(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,6 +285,10 @@ class Trial:
             self.states = [self._state()]
             for number, sent in enumerate(self.requests):
                 recorder.events.append(Sent())
+                data = self.folder / RESOURCE
+                if sent.action is Action.DELETE and data.exists():
+                    tag = os.getxattr(data, TAG) if TAG in os.listxattr(data) else None
+                    self.deleted[number] = File(data.read_bytes(), tag)
                 if number in self.interrupted:
                     self._interrupt(sent, monkeypatch)
                     self.states.append(self._state())
@@ -352,20 +357,22 @@ class Trial:
         newest.write(b"newest")
         assert newest.read() == b"newest"
         if sent == answered > 0 and self.requests[answered - 1].action is Action.DELETE:
-            self._lay_out(layout, note)
-            self._find_foreign_data()
+            self._find_foreign_data(layout, answered, note)
 
     def _lay_out(self, layout: Layout, note: bytes | None) -> None:
         ours = self.folder / ".zkfence"
         for old in (self.folder / RESOURCE, *ours.glob(f"{RESOURCE}.*")):
             old.unlink(missing_ok=True)
         for folder, name, file in layout:
-            path = self.folder / name if folder == "data" else ours / name
-            path.write_bytes(file.content)
-            if file.tag is not None:
-                os.setxattr(path, TAG, file.tag)
+            self._put(self.folder / name if folder == "data" else ours / name, file)
         if note is not None:
             (ours / f"{RESOURCE}.lock").write_bytes(note)
+
+    @staticmethod
+    def _put(path: Path, file: File) -> None:
+        path.write_bytes(file.content)
+        if file.tag is not None:
+            os.setxattr(path, TAG, file.tag)
 
     def _lose_the_tag(self, acknowledged: Mark) -> None:
         """By a restore that does not know extended attributes, or somebody who puts another file in its place."""
@@ -385,12 +392,16 @@ class Trial:
             return []
         return [(Mark(stamp.token, None if mark is None else mark.written, stamp.lock, stamp.holder), data)]
 
-    def _find_foreign_data(self) -> None:
-        """Put there after a deletion was answered, and before the power went off: it is not what was deleted."""
-        (self.folder / RESOURCE).write_bytes(FOREIGN)
-        with pytest.raises(Unfenced):
-            self.store.claim(RESOURCE, request(Action.CLAIM, 99, 1).stamp)
-        assert self._content() == FOREIGN
+    def _find_foreign_data(self, layout: Layout, answered: int, note: bytes | None) -> None:
+        """Put there after a deletion was answered, and before the power went off: it is not what was deleted, even if
+        it is a copy of that."""
+        deleted = [file for number, file in self.deleted.items() if number < answered]
+        for file in (File(FOREIGN), *deleted):
+            self._lay_out(layout, note)
+            self._put(self.folder / RESOURCE, file)
+            with pytest.raises(Unfenced):
+                self.store.claim(RESOURCE, request(Action.CLAIM, 99, 1).stamp)
+            assert self._content() == file.content
 
     def _state(self) -> tuple[Mark | None, bytes | None]:
         return self.store.mark(RESOURCE), self._content()

@@ -32,7 +32,7 @@ class Tag(Record):
 
 @dataclass(frozen=True, slots=True)
 class Sidecar(Tag):
-    """``floor``: data with a lower revision is deleted, even if it comes back in a power loss; 0 where none is."""
+    """``floor``: the revision of the last deletion, 0 before the first one; data with a lower one was deleted."""
 
     floor: int
 
@@ -41,40 +41,40 @@ class Sidecar(Tag):
         if type(self.floor) is not int or self.floor < 0:
             raise ValueError(f"its floor is {self.floor!r}")
 
+    @property
+    def is_deleting(self) -> bool:
+        """Whether the data may still have to be removed: nothing was recorded after the deletion."""
+        return self.revision == self.floor
+
 
 class TaggedFiles(ResourceFiles):
     """Claims and deletions are committed by renaming the sidecar, writes by renaming the tagged data file.
 
     The mark is the newer of the two. The sidecar's token is never below the data file's: it is raised first, so that
     a data file that loses its tag (or is removed, or restored from a backup) cannot lower the mark. Data without our
-    tag is foreign.
+    tag is foreign, and so is data that somebody brings back after it was deleted.
     """
 
     def __init__(self, root: Root, resource: str) -> None:
         super().__init__(root, resource)
         self._sidecar = self._read_sidecar()
         self._tag, self.data = self._read_tag()
-        self._dead = self._is_deleted(self._tag)
-        if self._dead:
-            self.data = Data.ABSENT
         records = [record for record in (self._sidecar, self._tag) if record is not None]
         self.mark = max(records, key=lambda record: record.rank).mark if records else None
         self._revision = max((record.revision for record in records), default=0)
 
     @property
     def untidy(self) -> bool:
-        return self._dead
+        return self._sidecar is not None and self._sidecar.is_deleting
 
     def settle(self) -> None:
         self._root.ours.discard(self._names.temp)
-        if self._dead:
-            self._root.data.remove(self._names.data)
-        if self._sidecar is not None:
+        if self._sidecar is not None and self._sidecar.is_deleting:
+            self._finish_deletion(self._sidecar.mark)
+        elif self._sidecar is not None:
             self._put_sidecar(self._sidecar)
         if self.data is Data.OURS and self._tag is not None:
             self._put_data(self._tag, self.read() or b"")
-        else:
-            self._root.data.sync()  # of a removal
 
     def claim(self, mark: Mark) -> None:
         self._put_sidecar(Sidecar(self._resource, mark, self._next_revision(), self._floor))
@@ -85,11 +85,20 @@ class TaggedFiles(ResourceFiles):
         self._put_data(Tag(self._resource, mark, self._next_revision()), payload)
 
     def delete(self, mark: Mark) -> None:
+        if self.data is Data.ABSENT:
+            self.claim(mark)
+            return
         revision = self._next_revision()
         self._put_sidecar(Sidecar(self._resource, mark, revision, floor=revision))
-        if self.data is not Data.ABSENT:
-            with after_commit():
-                self._root.data.remove(self._names.data)
+        with after_commit():
+            self._finish_deletion(mark)
+
+    def _finish_deletion(self, mark: Mark) -> None:
+        if self._is_deleted(self._tag):
+            self._root.data.remove(self._names.data)
+        else:
+            self._root.data.sync()
+        self.claim(mark)  # what lies there from now on is somebody else's
 
     @property
     def _floor(self) -> int:
@@ -144,4 +153,6 @@ class TaggedFiles(ResourceFiles):
         tag = None if raw is None else decode_record(Tag, raw, self._resource)
         if tag is None or tag.resource != self._resource:  # another one's data, copied here with its attributes
             return None, Data.FOREIGN
+        if self._is_deleted(tag):
+            return tag, Data.ABSENT if self.untidy else Data.FOREIGN
         return tag, Data.OURS
