@@ -77,6 +77,8 @@ class Grant:
         with self._changing:
             if self._state is _State.RELEASED:
                 return
+            if self._state is _State.LOST:
+                self._attempt.gone()  # what may be at its path by now is somebody else's
             self._state = _State.RELEASED
         self._session.drop(self)
         leave_now(self._session, self._attempt)
@@ -126,7 +128,7 @@ class Grant:
         return stamps
 
     def _verify(self) -> None:
-        if not is_there(self._session, self.path):
+        if not is_there(self._session, self.path, self._attempt.czxid):
             self._session.drop(self)
             self._lose("its node was deleted")
 

@@ -12,7 +12,7 @@ from kazoo.security import ACL
 
 from ._core._attempt import Attempt, State
 from ._core._leaving import leave
-from ._core._operations import Effect, Flight, Get, Jitter, Landed, NoNode, SessionLost, Steps, Wait, read
+from ._core._operations import Effect, Flight, Get, Jitter, Landed, NoNode, SessionLost, Steps, Wait, land, read
 from ._errors import NotConnected
 from ._kazoo import result_of, send
 from ._session import Session
@@ -148,12 +148,12 @@ def leave_later(session: Session, attempt: Attempt) -> None:
     session.run_errand(errand)
 
 
-def is_there(session: Session, path: str) -> bool:
-    """Whether a node of the session is still there; watches it again. ``True`` where the session is over: that is told
-    by the session itself."""
+def is_there(session: Session, path: str, czxid: int) -> bool:
+    """Whether this very node is still there; watches it again. ``True`` where the session is over: that is told by the
+    session itself."""
     try:
         with Driver(session, None) as driver:
             (node,) = driver.run(read(Get(path, watch=True)))
     except (SessionLost, NotConnected):
         return True
-    return not isinstance(node, NoNode)
+    return not isinstance(node, NoNode) and land(node).stat.czxid == czxid

@@ -162,3 +162,42 @@ def test_an_acquisition_with_lost_replies_that_gives_up_leaves_nothing(
             faults.lost_replies = 1
             assert lock.try_acquire() is None
         eventually(lambda: nodes.contenders("a") == [grant.path], "only the holder is there", within=2.0)
+
+
+def remake(lock: FencedLock, zk: KazooClient, namespace: str) -> zkfence.Grant:
+    """Delete the whole namespace and let ``lock`` make it anew: its first node has the path that the old one had."""
+    zk.delete(namespace, recursive=True)
+    return lock.acquire(timeout=10)
+
+
+def test_a_late_release_deletes_nothing_of_a_namespace_that_was_made_anew(
+    lock: FencedLock, other: FencedLock, zk: KazooClient, nodes: Nodes, zkfence_namespace: str
+) -> None:
+    old = lock.acquire()
+    new = remake(other, zk, zkfence_namespace)
+    assert new.path == old.path
+    assert old.lost.wait(1)
+    old.release()
+    assert nodes.contenders("a") == [new.path]
+    new.release()
+
+
+def test_a_waiter_does_not_take_a_node_at_its_old_path_for_its_own(
+    lock: FencedLock, other: FencedLock, zk: KazooClient, nodes: Nodes, faults: Faults, zkfence_namespace: str,
+    in_background: Start, eventually: Eventually,
+) -> None:  # fmt: skip
+    """All of it happens while the waiter does not look: it is between its create and its first look at the node."""
+    made: list[zkfence.Grant] = []
+
+    def remake_behind_its_back(effect: Effect) -> None:
+        first = effect.operations[0] if isinstance(effect, Flight) else None
+        if isinstance(first, Get) and first.watch and not made:
+            made.append(None)  # type: ignore[arg-type]  # only once: the other one comes here too
+            made[0] = remake(other, zk, zkfence_namespace)
+
+    faults.before = remake_behind_its_back
+    waiting = in_background(lambda: lock.acquire(timeout=20))
+    eventually(lambda: len(nodes.contenders("a")) == 2, "it stands in line anew")
+    assert not waiting.done
+    made[0].release()
+    waiting.result().release()

@@ -158,7 +158,7 @@ class Acquisition:
                     continue
                 outcome, landed = found, replace(landed, sent_at=float("-inf"))
             created: Created = land(outcome)
-            attempt.queued(created.path, created.stat.ephemeral_owner)
+            attempt.queued(created)
             if isinstance(listing, Failure) or landed.sent_at == float("-inf"):
                 (listing,) = yield from read(Children(counter))
                 if isinstance(listing, NoNode):
@@ -235,6 +235,8 @@ class Acquisition:
                 listing_or_failure = listing
             if isinstance(node, NoNode) or isinstance(listing_or_failure, NoNode):
                 raise _StartOver
+            if land(node).stat.czxid != attempt.czxid:
+                raise _StartOver  # somebody else's, in a namespace that was made anew
             blocker = yield from self._blocker(epoch, counter, number, land(listing_or_failure))
             listing = None
             if blocker is not None:

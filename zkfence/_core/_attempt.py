@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from ._layout import Layout
+from ._operations import Created
 
 
 class State(Enum):
@@ -27,6 +28,7 @@ class Attempt:
     state: State = State.IDLE
     counter: str = ""  # the counter path in which a node may exist
     path: str = ""
+    czxid: int = 0  # tells the own node from one at the same path, in a namespace that was made anew
     session_id: int = 0
     lost_creates: bool = False  # a lost create may still be applied late: a second node
 
@@ -37,8 +39,9 @@ class Attempt:
     def creating(self, counter: str) -> None:
         self.state, self.counter, self.path = State.CREATING, counter, ""
 
-    def queued(self, path: str, session_id: int) -> None:
-        self.state, self.path, self.session_id = State.QUEUED, path, session_id
+    def queued(self, created: Created) -> None:
+        self.state, self.path = State.QUEUED, created.path
+        self.czxid, self.session_id = created.stat.czxid, created.stat.ephemeral_owner
 
     def gone(self) -> None:
         """Its node is not there any more. A lost create may still come, as long as the session lives."""
