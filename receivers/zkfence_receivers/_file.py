@@ -138,10 +138,10 @@ def _change(hold: Hold, files: ResourceFiles, request: Request, mark: Mark) -> N
     elif request.action is Action.DELETE:
         with hold.change():
             files.delete(with_reply(mark, request.stamp, ABSENT if files.data is Data.ABSENT else EXISTED))
-    elif files.data is Data.FOREIGN:
+    elif files.data is Data.FOREIGN and (content := files.read()) is not None:
         # A copy: whoever still has the old file open cannot change the new one.
         with hold.change():
-            files.write(mark, files.read() or b"")
+            files.write(mark, content)
     elif mark != files.mark:
         with hold.change():
             files.claim(mark)

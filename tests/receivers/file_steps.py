@@ -9,7 +9,6 @@ number of interruptions.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from zkfence_receivers import FileReceiver, OutcomeUnknown, Stamp, StoreFailed
+from zkfence_receivers._files._directory import ATTRIBUTE
 from zkfence_receivers._files._root import Keeping
 from zkfence_receivers._receiver import Request
 from zkfence_receivers.words import Action, Mark
@@ -144,45 +144,45 @@ def perform_in_child(store: FileReceiver, sent: Request, calls: Calls) -> bool:
     return status == 0
 
 
-@dataclass
 class Bench:
-    """One case: the folder as it is before the request, and the states before and after."""
+    """One case: its files before the request, and the states before and after."""
 
-    folder: Path
-    keeping: Keeping
-    name: str
+    def __init__(self, store: FileReceiver, name: str) -> None:
+        history, self.request = CASES[name]
+        self.store = store
+        self._root, self._ours = Path(store._root.data.path), Path(store._root.ours.path)
+        self._files: dict[Path, tuple[bytes, bytes | None]] = {}
+        self.restore()
+        for earlier in history:
+            if isinstance(earlier, bytes):
+                (self._root / RESOURCE).write_bytes(earlier)
+            elif isinstance(earlier, Request):
+                store._perform(earlier)
+            else:
+                done = perform_in_child(store, earlier.request, Calls(earlier.number, kill_self, [earlier.name]))
+                # With attributes some requests have fewer calls; to clear up after nothing is a case as well.
+                assert not done or store._root.keeping is Keeping.XATTR
+        for path in self._paths():
+            tag = os.getxattr(path, ATTRIBUTE) if ATTRIBUTE in os.listxattr(path) else None
+            self._files[path] = path.read_bytes(), tag
+        self.before = self.state()
+        self.reply = store._perform(self.request)
+        self.after = self.state()
 
-    def __post_init__(self) -> None:
-        history, self.request = CASES[self.name]
-        self.template, self.work = self.folder / "template", self.folder / "work"
-        with self.open(self.template) as store:
-            for earlier in history:
-                if isinstance(earlier, bytes):
-                    (self.template / RESOURCE).write_bytes(earlier)
-                elif isinstance(earlier, Request):
-                    store._perform(earlier)
-                else:
-                    done = perform_in_child(store, earlier.request, Calls(earlier.number, kill_self, [earlier.name]))
-                    # With attributes some requests have fewer calls; to clear up after nothing is a case as well.
-                    assert not done or self.keeping is Keeping.XATTR
-        self.fresh()
-        with self.open(self.work) as store:
-            self.before = self.state(store)
-            self.reply = store._perform(self.request)
-            self.after = self.state(store)
+    def _paths(self) -> list[Path]:
+        return [*self._root.glob(f"{RESOURCE}*"), *self._ours.glob(f"{RESOURCE}*")]
 
-    def open(self, folder: Path) -> FileReceiver:
-        store = FileReceiver(folder, _xattrs=self.keeping is Keeping.XATTR)
-        assert store._root.keeping is self.keeping, "this needs a folder for temporary files with extended attributes"
-        return store
+    def restore(self) -> None:
+        """The files as they were before the request."""
+        for path in self._paths():
+            path.unlink()
+        for path, (content, tag) in self._files.items():
+            path.write_bytes(content)
+            if tag is not None:
+                os.setxattr(path, ATTRIBUTE, tag)
 
-    def fresh(self) -> None:
-        shutil.rmtree(self.work, ignore_errors=True)
-        shutil.copytree(self.template, self.work)
-
-    def state(self, store: FileReceiver) -> State:
-        path = Path(store._root.data.path) / RESOURCE
-        mark = store.mark(RESOURCE)
+    def state(self) -> State:
+        mark, path = self.store.mark(RESOURCE), self._root / RESOURCE
         return mark, path.read_bytes() if path.exists() else None
 
     @property
@@ -195,31 +195,29 @@ class Bench:
         written = None if mark is None else mark.written
         return [self.before, (Mark(sent.token, written, sent.lock, sent.holder), data)]
 
-    def check(self, store: FileReceiver, allowed: list[State]) -> None:
-        found = self.state(store)
+    def check(self, allowed: list[State]) -> None:
+        found = self.state()
         assert found in allowed, f"{found} is none of {allowed}"
-        again = store._perform(self.request)
-        assert self.state(store) == self.after, "sent again, it was not applied"
+        again = self.store._perform(self.request)
+        assert self.state() == self.after, "sent again, it was not applied"
         if self.request.action is Action.DELETE:
             assert again.existed == self.reply.existed
         if self.request.action is not Action.READ and found == self.after:
             assert again.duplicate, "it was applied twice"
-        newest = store.claim(RESOURCE, stamp(9, 1))
+        newest = self.store.claim(RESOURCE, stamp(9, 1))
         newest.write(b"newest")
         assert newest.read() == b"newest"
-        files = {str(path.relative_to(self.work)) for path in self.work.rglob("*") if path.is_file()}
-        ours = {f".zkfence/{name}" for name in ("+store.lock", "+store.mark", f"{RESOURCE}.lock", f"{RESOURCE}.mark")}
-        assert files == ours | {RESOURCE}, files
+        names = sorted(path.name for path in self._paths())
+        assert names == [RESOURCE, f"{RESOURCE}.lock", f"{RESOURCE}.mark"], names
 
 
 def kill(bench: Bench) -> int:
     at = 0
     while True:
         at += 1
-        bench.fresh()
-        with bench.open(bench.work) as store:
-            done = perform_in_child(store, bench.request, Calls(at, kill_self, CHANGES))
-            bench.check(store, [bench.after] if done else [*bench.not_done, bench.after])
+        bench.restore()
+        done = perform_in_child(bench.store, bench.request, Calls(at, kill_self, CHANGES))
+        bench.check([bench.after] if done else [*bench.not_done, bench.after])
         if done:
             return at - 1
 
@@ -236,33 +234,32 @@ def fail(bench: Bench) -> int:
             os.close(result)
         raise OSError(5, "Input/output error")
 
-    interruptions = 0
-    for interrupt in (fails, fails_after):
-        at = 0
-        while True:
-            at += 1
-            bench.fresh()
-            calls = Calls(at, interrupt, CALLS)
-            with bench.open(bench.work) as store:
-                descriptors = len(list(Path("/proc/self/fd").iterdir()))
-                try:
-                    with calls.watched():
-                        store._perform(bench.request)
-                    allowed = [bench.after]
-                except StoreFailed:
-                    allowed = bench.not_done
-                except OutcomeUnknown as unknown:
-                    assert unknown.stamp == bench.request.stamp  # noqa: PT017  # this is no test function
-                    allowed = [*bench.not_done, bench.after]
-                assert len(list(Path("/proc/self/fd").iterdir())) == descriptors, f"a descriptor leaks: {calls.name}"
-                try:
-                    bench.check(store, allowed)
-                except AssertionError as error:
-                    raise AssertionError(f"call {at}, {calls.name}, {interrupt.__name__}: {error}") from error
-            if calls.left > 0:
-                break
-            interruptions += 1
-    return interruptions
+    return fail_each(bench, fails, CALLS) + fail_each(bench, fails_after, CHANGES)
+
+
+def fail_each(bench: Bench, interrupt: Interrupt, names: Sequence[str]) -> int:
+    at = 0
+    while True:
+        at += 1
+        bench.restore()
+        calls = Calls(at, interrupt, names)
+        descriptors = os.listdir("/proc/self/fd")  # noqa: PTH208  # the names will do
+        try:
+            with calls.watched():
+                bench.store._perform(bench.request)
+            allowed = [bench.after]
+        except StoreFailed:
+            allowed = bench.not_done
+        except OutcomeUnknown as unknown:
+            assert unknown.stamp == bench.request.stamp  # noqa: PT017  # this is no test function
+            allowed = [*bench.not_done, bench.after]
+        try:
+            assert os.listdir("/proc/self/fd") == descriptors, "a descriptor leaks"  # noqa: PTH208
+            bench.check(allowed)
+        except AssertionError as error:
+            raise AssertionError(f"call {at}, {calls.name}, {interrupt.__name__}: {error}") from error
+        if calls.left > 0:
+            return at - 1
 
 
 def quick_folder(keeping: Keeping) -> str | None:
@@ -276,15 +273,15 @@ def quick_folder(keeping: Keeping) -> str | None:
 
 def main(how: str, keeping: str) -> None:
     os.fsync = lambda fd: None  # the machine stays up here
-    sweep = {"kill": kill, "fail": fail}[how]
-    interruptions = 0
-    with tempfile.TemporaryDirectory(dir=quick_folder(Keeping(keeping))) as folder:
+    sweep, kind, interruptions = {"kill": kill, "fail": fail}[how], Keeping(keeping), 0
+    with (
+        tempfile.TemporaryDirectory(dir=quick_folder(kind)) as folder,
+        FileReceiver(folder, _xattrs=kind is Keeping.XATTR) as store,
+    ):
+        assert store._root.keeping is kind, "this needs a folder for temporary files with extended attributes"
         for name in CASES:
-            case_folder = Path(folder) / name
-            case_folder.mkdir()
-            bench = Bench(case_folder, Keeping(keeping), name)
             try:
-                interruptions += sweep(bench)
+                interruptions += sweep(Bench(store, name))
             except BaseException as error:
                 raise AssertionError(f"{how} {keeping} {name!r}: {error}") from error
     print(interruptions)

@@ -6,9 +6,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from ..words import Action, Mark, MarkCorrupt, digest_of
+from ..words import Action, Mark, digest_of
 from ._errors import after_commit
-from ._record import Record, decode_record, encode_record
+from ._record import Record, encode_record
 from ._resource import Data, ResourceFiles
 from ._root import Root
 
@@ -46,7 +46,7 @@ class JournaledFiles(ResourceFiles):
 
     def __init__(self, root: Root, resource: str) -> None:
         super().__init__(root, resource)
-        self._entry = self._read_entry()
+        self._entry = self._read_mark(Entry)
         self.mark = None if self._entry is None else self._entry.mark
         self.data = self._look()
 
@@ -122,12 +122,3 @@ class JournaledFiles(ResourceFiles):
     def _next_is_committed(self, entry: Entry) -> bool:
         waiting = self._root.ours.read(self._names.next)
         return waiting is not None and digest_of(Action.WRITE, waiting) == entry.digest
-
-    def _read_entry(self) -> Entry | None:
-        raw = self._root.ours.read(self._names.mark)
-        if raw is None:
-            return None
-        entry = decode_record(Entry, raw, self._resource)
-        if entry.resource != self._resource:
-            raise MarkCorrupt(self._resource, f"it is the mark of {entry.resource!r}")
-        return entry

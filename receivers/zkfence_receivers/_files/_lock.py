@@ -48,11 +48,13 @@ class Hold:
         self.finish()
 
     def start(self) -> None:
+        """Note that a change is under way, and whose."""
         note = b"%b%d %b" % (_CHANGING, os.getpid(), socket.gethostname().encode())
         # In place and of one size: after the first time it needs no space, not even on a full disk.
         os.pwrite(self._fd, note[:_NOTE_SIZE].ljust(_NOTE_SIZE), 0)
 
     def finish(self) -> None:
+        """Note that the last change is known to be durable, or not to have happened."""
         with suppress(OSError):  # the change is done; at worst the next request does it once more
             os.pwrite(self._fd, _DONE, 0)
 

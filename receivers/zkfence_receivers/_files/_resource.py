@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from typing import final
 
-from ..words import Mark
+from ..words import Mark, MarkCorrupt
 from ._names import Names
+from ._record import R, decode_record
 from ._root import Root
 
 
@@ -41,6 +42,16 @@ class ResourceFiles(ABC):
     def read(self) -> bytes | None:
         """The data, whoever it is from."""
         return None if self.data is Data.ABSENT else self._root.data.read(self._names.data)
+
+    @final
+    def _read_mark(self, kind: type[R]) -> R | None:
+        raw = self._root.ours.read(self._names.mark)
+        if raw is None:
+            return None
+        record = decode_record(kind, raw, self._resource)
+        if record.resource != self._resource:
+            raise MarkCorrupt(self._resource, f"it is the mark of {record.resource!r}")
+        return record
 
     @property
     @abstractmethod

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..words import Mark, MarkCorrupt
-from ._directory import PRIVATE_FILE
+from ..words import Mark
 from ._errors import after_commit
 from ._record import Record, decode_record, encode_record
 from ._resource import Data, ResourceFiles
@@ -20,7 +19,7 @@ class Tag(Record):
     revision: int
 
     def __post_init__(self) -> None:
-        super(Tag, self).__post_init__()
+        super(Tag, self).__post_init__()  # the short form does not work in a class with slots=True
         if type(self.revision) is not int or self.revision < 1:
             raise ValueError(f"its revision is {self.revision!r}")
 
@@ -57,7 +56,7 @@ class TaggedFiles(ResourceFiles):
 
     def __init__(self, root: Root, resource: str) -> None:
         super().__init__(root, resource)
-        self._sidecar = self._read_sidecar()
+        self._sidecar = self._read_mark(Sidecar)
         self._tag, self.data = self._read_tag()
         records = [record for record in (self._sidecar, self._tag) if record is not None]
         self.mark = max(records, key=lambda record: record.rank).mark if records else None
@@ -73,8 +72,9 @@ class TaggedFiles(ResourceFiles):
             self._finish_deletion(self._sidecar.mark)
         elif self._sidecar is not None:
             self._put_sidecar(self._sidecar)
-        if self.data is Data.OURS and self._tag is not None:
-            self._put_data(self._tag, self.read() or b"")
+        content = self.read() if self.data is Data.OURS else None
+        if content is not None and self._tag is not None:
+            self._put_data(self._tag, content)
 
     def claim(self, mark: Mark) -> None:
         self._put_sidecar(Sidecar(self._resource, mark, self._next_revision(), self._floor))
@@ -123,7 +123,7 @@ class TaggedFiles(ResourceFiles):
 
     def _put_sidecar(self, sidecar: Sidecar) -> None:
         ours, names = self._root.ours, self._names
-        ours.replace(ours, names.mark, encode_record(sidecar), temp=names.temp, mode=PRIVATE_FILE)
+        ours.replace(ours, names.mark, encode_record(sidecar), temp=names.temp)
         self._sidecar = sidecar
 
     def _put_data(self, tag: Tag, payload: bytes) -> None:
@@ -135,15 +135,6 @@ class TaggedFiles(ResourceFiles):
             mode=self._root.file_mode,
             attribute=encode_record(tag),
         )
-
-    def _read_sidecar(self) -> Sidecar | None:
-        raw = self._root.ours.read(self._names.mark)
-        if raw is None:
-            return None
-        sidecar = decode_record(Sidecar, raw, self._resource)
-        if sidecar.resource != self._resource:
-            raise MarkCorrupt(self._resource, f"it is the mark of {sidecar.resource!r}")
-        return sidecar
 
     def _read_tag(self) -> tuple[Tag | None, Data]:
         try:
