@@ -24,7 +24,7 @@ lint: setup ## ruff, mypy and who may import whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 long: setup ## the long runs only
 	$(BIN)/python -m pytest -m long $(ARGS)

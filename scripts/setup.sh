@@ -46,19 +46,34 @@ find_python() {
     return 1
 }
 
-# JAVA_HOME goes before the PATH, as in zkfence.testing.
+# is_at_least MAJOR MINOR VERSION
+is_at_least() {
+    major=${3%%.*}
+    minor=${3#*.}
+    minor=${minor%%.*}
+    [ "${major:-0}" -gt "$1" ] || { [ "${major:-0}" -eq "$1" ] && [ "${minor:-0}" -ge "$2" ]; }
+}
+
+# These three look where zkfence.testing looks. (On macOS `java` exists, and fails, where there is no Java.)
 have_java() {
     java=java
     if [ -n "${JAVA_HOME:-}" ] && have "$JAVA_HOME/bin/java"; then
         java=$JAVA_HOME/bin/java
     fi
-    # 1.8.0_292, 11.0.2 or 17: Java said '1.8' for 8. On macOS `java` exists and fails where there is no Java.
-    major=$("$java" -version 2>&1 | sed -n 's/.*version "\(1\.\)\{0,1\}\([0-9][0-9]*\).*/\2/p')
-    [ "${major:-0}" -ge 11 ]
+    is_at_least 11 0 "$("$java" -version 2>&1 | sed -n 's/.*version "\([0-9.]*\).*/\1/p')"
 }
 
 have_zookeeper() {
-    [ -n "${ZKFENCE_ZOOKEEPER_CLASSPATH:-}" ] || [ -n "${ZOOKEEPER_HOME:-}" ] || [ -e /usr/share/java/zookeeper.jar ]
+    if [ -n "${ZKFENCE_ZOOKEEPER_CLASSPATH:-}" ] || [ -n "${ZOOKEEPER_HOME:-}" ]; then
+        return
+    fi
+    jar=/usr/share/java/zookeeper.jar
+    [ -e "$jar" ] && is_at_least 3 6 "$(readlink -f "$jar" | sed -n 's/.*-\([0-9.]*\)\.jar/\1/p')"
+}
+
+have_redis() {
+    redis=${ZKFENCE_REDIS_SERVER:-$(command -v redis-server || command -v valkey-server)}
+    [ -n "$redis" ] && is_at_least 6 2 "$("$redis" --version 2>/dev/null | sed -n 's/.* v=\([0-9.]*\).*/\1/p')"
 }
 
 # Prints the Debian packages for what is missing.
@@ -75,18 +90,18 @@ missing_packages() {
     fi
     have_java || printf 'default-jre-headless '
     have_zookeeper || printf 'libzookeeper-java '
-    have redis-server || printf 'redis-server '
+    have_redis || printf 'redis-server '
 }
 
 ask_for_other_systems() {
-    say 'this set-up installs Debian packages only. Please install what is missing, and run this again:'
+    say 'this set-up can install Debian packages only. Please install what is missing, and run this again:'
     if [ "$(uname)" = Darwin ]; then
+        say '  brew install python@3.13 openjdk zookeeper redis     (and put openjdk on PATH, as brew tells)'
         # shellcheck disable=SC2016  # the $(…) is for the reader's shell
-        say '  brew install python@3.13 openjdk zookeeper redis     (and put openjdk on PATH, as brew tells)' \
-            '  export ZOOKEEPER_HOME="$(brew --prefix zookeeper)/libexec"'
+        say '  export ZOOKEEPER_HOME="$(brew --prefix zookeeper)/libexec"'
     else
-        say '  Python 3.11, 3.12 or 3.13 with its venv module; Java 11 or later; redis-server;' \
-            'an Apache ZooKeeper release, unpacked, with ZOOKEEPER_HOME set to its folder'
+        say '  Python 3.11, 3.12 or 3.13 with its venv module; Java 11 or later; redis-server 6.2 or later;' \
+            'an Apache ZooKeeper release from 3.6 on, unpacked, with ZOOKEEPER_HOME set to its folder'
     fi
     die "(missing, by their Debian names: $*)"
 }
@@ -98,7 +113,8 @@ install_packages() {
     elif have sudo && { sudo -n true 2>/dev/null || { [ -t 2 ] && sudo -v; }; }; then
         sudo=sudo
     else
-        say 'system packages are missing, and this is neither root nor a sudo that works without asking. As root, please run:'
+        say 'system packages are missing, and this is neither root nor has it a sudo that needs no password.'
+        say 'As root, please run'
         say "  apt-get update && apt-get install --no-install-recommends $*"
         die 'and then this again'
     fi
@@ -170,7 +186,12 @@ if [ -n "$missing" ]; then
     # shellcheck disable=SC2086  # a list of words
     install_packages $missing
     missing=$(missing_packages)
-    [ -z "$missing" ] || die "still missing after the installation: $missing(see $log)"
+    if [ -n "$missing" ]; then
+        say "still missing or too old after the installation: $missing"
+        say 'Debian 12, Ubuntu 24.04 and later ones have packages that are new enough. Elsewhere, please install'
+        say '  redis-server 6.2 or later; a ZooKeeper release from 3.6 on, unpacked, with ZOOKEEPER_HOME set to it'
+        die 'and run this again'
+    fi
 fi
 is_venv_whole || make_venv
 is_project_installed || install_project
