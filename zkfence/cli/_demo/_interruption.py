@@ -13,6 +13,7 @@ from typing import Final, Self
 from ._failure import DemoFailed
 
 _ENDINGS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_AGAIN: Final = 1.0  # seconds after which an exception is raised again, where somebody has caught it
 
 
 class Interrupted(BaseException):
@@ -62,12 +63,15 @@ class Interruption:
         self._state = _State.WAITING  # before the look at what came earlier: nothing can fall between the two
         try:
             self.check()
-            signal.setitimer(signal.ITIMER_REAL, timeout)
+            signal.setitimer(signal.ITIMER_REAL, timeout, _AGAIN)
             yield
+            self.check()
+        except Exception:
+            self.check()  # kazoo for one catches whatever is raised while it sends, and raises something else
+            raise
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-            if self._state is _State.WAITING:
-                self._state = _State.SHELTERED
+            self._state = _State.SHELTERED if self._received is None else _State.ENDING
 
     def check(self) -> None:
         """Raise `Interrupted` if a signal has come."""
@@ -80,15 +84,19 @@ class Interruption:
         self._state = _State.ENDING
 
     def _receive(self, signum: int, _: FrameType | None) -> None:
-        if self._state is _State.ENDING:
-            return
-        if self._received is not None:
-            os._exit(128 + signum)
-        self._received = signum
-        if self._state is _State.WAITING:
-            self.check()
+        match self._state:
+            case _State.SHELTERED if self._received is not None:
+                os._exit(128 + signum)
+            case _State.SHELTERED:
+                self._received = signum
+            case _State.WAITING if self._received is None:
+                self._received = signum
+                signal.setitimer(signal.ITIMER_REAL, _AGAIN, _AGAIN)
+                raise Interrupted(signum)
 
     def _time_is_up(self, _: int, __: FrameType | None) -> None:
-        if self._state is _State.WAITING:
-            self._state = _State.SHELTERED
-            raise DemoFailed(f"{self._awaited} did not come within {self._timeout:g} s")
+        if self._state is not _State.WAITING:
+            return
+        if self._received is not None:
+            raise Interrupted(self._received)
+        raise DemoFailed(f"{self._awaited} did not come within {self._timeout:g} s")
