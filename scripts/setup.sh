@@ -67,8 +67,8 @@ have_zookeeper() {
     if [ -n "${ZKFENCE_ZOOKEEPER_CLASSPATH:-}" ] || [ -n "${ZOOKEEPER_HOME:-}" ]; then
         return
     fi
-    jar=/usr/share/java/zookeeper.jar
-    [ -e "$jar" ] && is_at_least 3 6 "$(readlink -f "$jar" | sed -n 's/.*-\([0-9.]*\)\.jar/\1/p')"
+    # Packages come with 3.4 (Ubuntu 22.04), which is too old and has no jar for jute yet, or with 3.8 and later.
+    [ -e /usr/share/java/zookeeper.jar ] && [ -e /usr/share/java/zookeeper-jute.jar ]
 }
 
 have_redis() {

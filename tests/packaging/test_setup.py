@@ -11,7 +11,7 @@ import pytest
 from .conftest import ROOT
 
 # What the script may use before it knows what the machine has.
-_TOOLS = ["cat", "cmp", "dirname", "mkdir", "readlink", "sed", "sh", "uname"]
+_TOOLS = ["cat", "cmp", "dirname", "mkdir", "sed", "sh", "uname"]
 
 
 @pytest.fixture
