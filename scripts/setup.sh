@@ -113,8 +113,7 @@ install_packages() {
     elif have sudo && { sudo -n true 2>/dev/null || { [ -t 2 ] && sudo -v; }; }; then
         sudo=sudo
     else
-        say 'system packages are missing, and this is neither root nor has it a sudo that needs no password.'
-        say 'As root, please run'
+        say 'system packages are missing; this is not root, and sudo does not help. As root, please run'
         say "  apt-get update && apt-get install --no-install-recommends $*"
         die 'and then this again'
     fi
