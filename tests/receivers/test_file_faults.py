@@ -200,3 +200,22 @@ def test_a_file_whose_fsync_failed_is_not_put_in_place(store: FileReceiver, monk
             assert store.mark("report") == mark
             assert files_of(store) == {"report", ".zkfence/report.lock", ".zkfence/report.mark"}
     assert not store.apply_stamped("report", b"two", stamp(7, 3)).duplicate
+
+
+def test_a_rename_that_finds_no_room_leaves_nothing_behind(
+    store: FileReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The large file that was to be put in place would keep the disk full."""
+    report = store.claim("report", stamp(7))
+    report.write(b"one")
+    mark = store.mark("report")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", full)
+        with pytest.raises(StoreFailed, match="No space left"):
+            store.apply_stamped("report", b"two" * 10_000, stamp(7, 3))
+    assert files_of(store) == {"report", ".zkfence/report.lock", ".zkfence/report.mark"}
+    assert (report.read(), store.mark("report")) == (b"one", mark)
