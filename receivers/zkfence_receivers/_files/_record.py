@@ -1,4 +1,4 @@
-"""Record: a mark with what a file store has to remember beside it, as bytes."""
+"""Record: a mark with what a file store has to remember beside it, as two lines of JSON."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ R = TypeVar("R", bound=Record)
 
 
 def encode_record(record: Record) -> bytes:
-    values = {"v": FORMAT, **{field.name: getattr(record, field.name) for field in fields(record)}}
-    values["mark"] = json.loads(record.mark.to_json())
-    return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode()
+    own = {field.name: getattr(record, field.name) for field in fields(record) if field.name != "mark"}
+    line = json.dumps({"v": FORMAT, **own}, ensure_ascii=False, separators=(",", ":"))
+    return f"{line}\n{record.mark.to_json()}\n".encode()
 
 
 def decode_record(kind: type[R], raw: bytes, resource: str) -> R:
     """Raises `MarkCorrupt` for anything that `encode_record` did not make of a ``kind``. Another resource's record
     is returned as it is."""
     try:
-        values = json.loads(raw)
-        version = values.pop("v")
+        line, _, mark = raw.partition(b"\n")
+        own = json.loads(line)
+        version = own.pop("v")
         if version != FORMAT:
             raise MarkCorrupt(resource, f"its format is {version!r}, this library reads {FORMAT}")
-        mark = Mark.from_json(json.dumps(values.pop("mark")), resource)
-        return kind(mark=mark, **values)
+        return kind(mark=Mark.from_json(mark, resource), **own)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise MarkCorrupt(resource, f"it is no record of a file store: {error}") from error
