@@ -39,7 +39,7 @@ _FILES: Final[dict[Keeping, type[ResourceFiles]]] = {
 
 
 class FileReceiver(Receiver):
-    """Keeps each resource as a file in the folder ``root``: exactly the bytes that were written, for anyone to read.
+    """Keeps each resource as a plain file in the folder ``root``: exactly the bytes that were written, nothing else.
 
     A resource's file is named after it, percent-encoded (``reports/7`` is ``reports%2F7``; a name that gets too long
     ends in a hash). Marks and locks are in ``root/.zkfence``, one small file of each per resource, for ever: never
@@ -55,7 +55,7 @@ class FileReceiver(Receiver):
 
     ``root`` is made if only its parent exists. ``lock_timeout``: seconds that a request waits while others use the
     same resource, before it raises `StoreBusy`; a stopped process keeps a resource locked, a dead one does not.
-    ``file_mode``: permissions of data files; everything else is private to the user.
+    ``file_mode``: permissions of data files; everything else that is made is private to the user, ``root`` too.
 
     Errors beside those of the base class: `UnsafeStore` where the file system lacks something, or where a symbolic
     link or the like lies in the place of a file; `StoreFailed` where the file system refused (disk full, no
