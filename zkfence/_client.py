@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from kazoo.client import KazooClient
 
 from ._errors import NotConnected
+
+# kazoo's own pauses grow to a minute: a session of ten seconds would be lost although the servers are back.
+_RECONNECT: Final = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
 
 
 class Client(KazooClient):
@@ -32,6 +35,7 @@ def connect(hosts: str, *, session_timeout: float = 10.0, connect_timeout: float
 
     Raises `NotConnected` if no server has answered within ``connect_timeout`` seconds.
     """
+    options.setdefault("connection_retry", _RECONNECT)
     client = Client(hosts=hosts, timeout=session_timeout, **options)
     try:
         client.start(timeout=connect_timeout)

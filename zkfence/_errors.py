@@ -11,6 +11,7 @@
         ├── NotConnected         the client is not started, or closed
         ├── AccessDenied         ZooKeeper refuses: ACL or authentication
         ├── NamespaceDamaged     a node is missing or unreadable; nothing was changed
+        ├── MissingChroot        the path behind the hosts does not exist
         ├── ForeignNode          somebody else's node stands where a contender belongs
         ├── EpochExhausted       2**32 epochs were issued in the namespace
         └── ZooKeeperFailed      ZooKeeper answered with an error that a lock cannot handle
@@ -81,10 +82,18 @@ class NamespaceDamaged(LockError):
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(
             f"{path}: {reason}. Nothing was changed, because a fresh start could issue old tokens again. "
-            "Restore the node from a backup, or use another namespace (receivers will then ask for new resources)"
+            "Was the namespace deleted halfway? Then delete the rest of it. Otherwise restore the node from a backup, "
+            "or use another namespace (receivers will then ask for new resources)"
         )
         self.path = path
         self.reason = reason
+
+
+class MissingChroot(LockError):
+    """The chroot of the connection string does not exist, and cannot be made from inside it."""
+
+    def __init__(self) -> None:
+        super().__init__("the path behind the hosts (the chroot) does not exist in ZooKeeper: create it first")
 
 
 class ForeignNode(LockError):

@@ -16,7 +16,7 @@ from ._core._acquiring import Granted
 from ._core._attempt import Attempt
 from ._errors import ForkedError, GrantReleased, LockLost
 from ._session import Session
-from ._threads import is_there, leave_now
+from ._threads import is_there, leave_later, leave_now
 
 _log: Final = logging.getLogger("zkfence")
 
@@ -74,14 +74,18 @@ class Grant:
         """
         if os.getpid() != self._pid:
             return
-        with self._changing:
-            if self._state is _State.RELEASED:
-                return
-            if self._state is _State.LOST:
-                self._attempt.gone()  # what may be at its path by now is somebody else's
-            self._state = _State.RELEASED
-        self._session.drop(self)
-        leave_now(self._session, self._attempt)
+        try:
+            with self._changing:
+                if self._state is _State.RELEASED:
+                    return
+                if self._state is _State.LOST:
+                    self._attempt.gone()  # what may be at its path by now is somebody else's
+                self._state = _State.RELEASED
+            self._session.drop(self)
+            leave_now(self._session, self._attempt)
+        except BaseException:  # Ctrl-C, say, at any of these lines
+            leave_later(self._session, self._attempt)
+            raise
 
     def check(self) -> None:
         """Raise `LockLost`, `GrantReleased` or `ForkedError` if the grant is known to be over.

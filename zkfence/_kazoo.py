@@ -64,10 +64,21 @@ def _transaction(
     return transaction
 
 
-def result_of(operation: core.Operation, answer: object) -> object:
-    """kazoo's answer as the protocol's result or failure. Raises a `LockError` for what no step can handle."""
-    if isinstance(answer, BaseException):
-        return failure_of(answer)
+def nudge(client: KazooClient) -> None:
+    """Make the client look at its queue.
+
+    kazoo wakes its connection with one byte per request. A Ctrl-C between the request and the byte would leave the
+    client one request behind for good: each would be sent only with the next one. A byte too many is harmless.
+    """
+    socket = client._connection._write_sock
+    if socket is not None:
+        socket.send(b"\0")
+
+
+def result_of(session: Session, operation: core.Operation, answer: object) -> object:
+    """kazoo's answer as the protocol's result or failure, or as a `LockError` for what no step can handle."""
+    if isinstance(answer, Exception):
+        return _failure_of(session, answer)
     match operation, answer:
         case core.Get(), (bytes() as data, ZnodeStat() as stat):
             return core.Node(data, _stat(stat))
@@ -81,26 +92,31 @@ def result_of(operation: core.Operation, answer: object) -> object:
                 if isinstance(part, Exception) and not isinstance(
                     part, exceptions.RolledBackError | exceptions.RuntimeInconsistency
                 ):
-                    failure = failure_of(part)
+                    failure = _failure_of(session, part)
                     return core.NoNode(index) if isinstance(failure, core.NoNode) else failure
     return None
 
 
-def failure_of(error: BaseException) -> core.Failure:
-    """kazoo's error as the protocol's failure. Raises a `LockError` for what no step can handle."""
+def _failure_of(session: Session, error: Exception) -> Exception:
     if isinstance(error, exceptions.ConnectionClosedError):  # before its base, SessionExpiredError
-        raise NotConnected("the ZooKeeper client was closed while it was in use") from error
+        if session.closed:
+            return NotConnected("the ZooKeeper client was closed while it was in use")
+        nudge(session.client)  # kazoo also says so when a signal hits it while it sends, and the client lives
+        return core.ConnectionLost()
     for kind, failure in _FAILURES.items():
         if isinstance(error, kind):
             return failure()
     if isinstance(error, exceptions.NoAuthError | exceptions.AuthFailedError | exceptions.InvalidACLError):
-        raise AccessDenied(
+        wrapped: LockError = AccessDenied(
             f"ZooKeeper refuses this client ({type(error).__name__}): "
             "check its authentication and the ACLs of the namespace"
-        ) from error
-    if isinstance(error, LockError) or not isinstance(error, exceptions.KazooException):
-        raise error
-    raise ZooKeeperFailed(f"ZooKeeper answered {type(error).__name__} {error}") from error
+        )
+    elif isinstance(error, exceptions.KazooException):
+        wrapped = ZooKeeperFailed(f"ZooKeeper answered {type(error).__name__} {error}")
+    else:
+        return error
+    wrapped.__cause__ = error
+    return wrapped
 
 
 def _stat(stat: ZnodeStat) -> core.Stat:

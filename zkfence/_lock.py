@@ -73,19 +73,26 @@ class FencedLock:
     def acquire(self, *, timeout: float | None = None) -> Grant:
         """Wait for the lock, in line.
 
-        ``timeout`` is in seconds and counts for the whole call; ``None`` waits for ever. Raises `LockTimeout` at the
-        deadline, `NotConnected` where the client is not started or closed, and leaves nothing behind whatever is
-        raised. A session that is lost while it waits is replaced by the client's next one, at the end of the line.
+        ``timeout`` is in seconds and counts for the whole call; ``None`` waits for ever, 0 tries once. Raises
+        `LockTimeout` at the deadline, `NotConnected` where the client is not started or closed, and leaves nothing
+        behind whatever is raised. A session that is lost while it waits is replaced by the client's next one, at the
+        end of the line. Not to be called from a kazoo watch callback, which would have to wake it.
         """
-        if timeout is not None and timeout < 0:
+        if timeout is None:
+            grant = self._acquire(None, wait=True)
+            assert grant is not None
+            return grant
+        if not timeout >= 0:  # nor NaN
             raise ValueError(f"timeout is in seconds, 0 or more, not {timeout}")
-        deadline = None if timeout is None else self._session.now() + timeout
         try:
-            grant = self._acquire(deadline, wait=True)
+            if timeout == 0:
+                grant = self.try_acquire()
+            else:
+                grant = self._acquire(self._session.now() + min(timeout, threading.TIMEOUT_MAX), wait=True)
         except DeadlinePassed:
-            assert timeout is not None
-            raise LockTimeout(self.name, timeout) from None
-        assert grant is not None
+            grant = None
+        if grant is None:
+            raise LockTimeout(self.name, timeout)
         return grant
 
     def try_acquire(self) -> Grant | None:
@@ -99,7 +106,7 @@ class FencedLock:
             raise NotConnected("ZooKeeper did not answer within the session timeout; is the ensemble up?") from None
 
     def _acquire(self, deadline: float | None, *, wait: bool) -> Grant | None:
-        self._session.check_started()
+        self._session.check_usable(self.name)
         guid = uuid.uuid4().hex
         attempt = Attempt(self._layout, self.name, guid, self._contender(guid))
         acquisition = Acquisition(
@@ -112,11 +119,13 @@ class FencedLock:
         )
         try:
             with Driver(self._session, deadline, self._acl) as driver:
-                granted = driver.run(acquisition.run())
-                self._memory = acquisition.memory
+                try:
+                    granted = driver.run(acquisition.run())
+                finally:
+                    self._memory = acquisition.memory
                 if granted is not None:
                     grant = Grant(self._session, attempt, granted)
-                    self._session.hold(grant)
+                    self._session.hold(grant, granted.session_id)
                     if driver.woken:  # something changed before the grant was being told
                         self._session.run_errand(grant._verify)
                     return grant
@@ -130,11 +139,15 @@ class FencedLock:
         return dump(guid=guid, host=socket.gethostname(), pid=os.getpid(), info=self._info, since=round(time.time(), 3))
 
     def __enter__(self) -> Grant:
-        grant = self.acquire()
-        self._entered.__dict__.setdefault("grants", []).append(grant)
-        return grant
+        grants: list[Grant] = self._entered.__dict__.setdefault("grants", [])
+        grants.append(self.acquire())
+        return grants[-1]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._entered.grants.pop().release()
+        grants: list[Grant] = self._entered.grants
+        try:
+            grants[-1].release()
+        finally:
+            grants.pop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable
@@ -13,9 +14,10 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent
 
 from . import _clock
-from ._errors import NotConnected
+from ._errors import ForkedError, NotConnected
 
 _log: Final = logging.getLogger("zkfence")
+_SESSION_OVER: Final = "the ZooKeeper session is over"
 
 
 class Held(Protocol):
@@ -55,6 +57,8 @@ class Session:
         self._errands: deque[Callable[[], None]] = deque()
         self._errands_running = False
         self._session_id: int | None = None
+        self._connection = 0
+        self._pid = os.getpid()
         client.add_listener(self._state_changed)
         if client.state == KazooState.CONNECTED:
             self._learn_id()
@@ -75,15 +79,26 @@ class Session:
         return self._session_id
 
     @property
+    def connection(self) -> int:
+        return self._connection
+
+    @property
     def session_timeout(self) -> float:
         return float(self.client._session_timeout) / 1000
 
     def now(self) -> float:
         return _clock.now()
 
-    def check_started(self) -> None:
-        """Raise `NotConnected` where nothing can ever be answered."""
-        if self.client.client_state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED):
+    @property
+    def closed(self) -> bool:
+        """Nothing can be answered any more, until somebody starts the client."""
+        return self.client.client_state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
+
+    def check_usable(self, lock_name: str) -> None:
+        """Raise `ForkedError` in a forked child, `NotConnected` where the client is closed."""
+        if os.getpid() != self._pid:
+            raise ForkedError(lock_name)
+        if self.closed:
             raise NotConnected(
                 "the ZooKeeper client is not started, or is closed: call start() first, or use zkfence.connect()"
             )
@@ -120,15 +135,21 @@ class Session:
 
     # --- grants -------------------------------------------------------------------------------------------------
 
-    def hold(self, grant: Held) -> None:
-        """Tell the grant when it is lost. Its node must be watched already."""
+    def hold(self, grant: Held, session_id: int) -> None:
+        """Tell the grant when it is lost, which it is at once if its session is over by now. Its node must be watched
+        already."""
         with self._lock:
-            self._held[grant.path] = grant
+            alive = session_id == self._session_id
+            if alive:
+                self._held[grant.path] = grant
+        if not alive:
+            grant._lose(_SESSION_OVER)
 
     def drop(self, grant: Held) -> None:
         """The grant is over: nothing more to tell it."""
         with self._lock:
-            self._held.pop(grant.path, None)
+            if self._held.get(grant.path) is grant:
+                del self._held[grant.path]
 
     # --- state --------------------------------------------------------------------------------------------------
 
@@ -141,7 +162,9 @@ class Session:
         with self._lock:
             if state == KazooState.CONNECTED:
                 self._learn_id()
-            elif state == KazooState.LOST:
+            else:
+                self._connection += 1
+            if state == KazooState.LOST:
                 self._session_id = None
             held = list(self._held.values())
             wakers = self._all_wakers()
@@ -150,7 +173,7 @@ class Session:
         if state == KazooState.LOST:
             for grant in held:
                 self.drop(grant)
-                grant._lose("the ZooKeeper session is over")
+                grant._lose(_SESSION_OVER)
         elif state == KazooState.CONNECTED:
             for grant in held:
                 self.run_errand(grant._verify)
@@ -163,8 +186,12 @@ class Session:
             self._errands.append(errand)
             if self._errands_running:
                 return
-            self._errands_running = True
-        self.client.handler.spawn(self._run_errands)
+            try:
+                self._errands_running = True
+                self.client.handler.spawn(self._run_errands)
+            except BaseException:  # no thread to be had, or Ctrl-C: the next errand tries again
+                self._errands_running = False
+                raise
 
     def _run_errands(self) -> None:
         while True:

@@ -12,9 +12,23 @@ from kazoo.security import ACL
 
 from ._core._attempt import Attempt, State
 from ._core._leaving import leave
-from ._core._operations import Effect, Flight, Get, Jitter, Landed, NoNode, SessionLost, Steps, Wait, land, read
+from ._core._operations import (
+    ConnectionLost,
+    Effect,
+    Flight,
+    Get,
+    Jitter,
+    Landed,
+    NoNode,
+    Ready,
+    SessionLost,
+    Steps,
+    Wait,
+    land,
+    read,
+)
 from ._errors import NotConnected
-from ._kazoo import result_of, send
+from ._kazoo import nudge, result_of, send
 from ._session import Session
 
 _JITTER: Final = 0.004  # seconds; doubles with each attempt
@@ -70,6 +84,8 @@ class Driver:
         match effect:
             case Flight():
                 return self._fly(effect)
+            case Ready():
+                self._await_connection()
             case Wait():
                 if not self._wake.wait(self._remaining()):
                     raise DeadlinePassed
@@ -88,21 +104,51 @@ class Driver:
             if isinstance(operation, Get) and operation.watch and operation.path not in self._watched:
                 self._watched.add(operation.path)
                 self._session.subscribe(operation.path, self._wake)
+        if self._await_connection():
+            # Nothing was sent: kazoo would keep it until it is connected, and its queue stalls at some 270 requests.
+            return Landed(self._session.now(), (ConnectionLost(),) * len(flight.operations))
         self._remaining()
         sent_at = self._session.now()
-        answers = [send(self._session, operation, self._acl) for operation in flight.operations]
+        try:
+            answers = [send(self._session, operation, self._acl) for operation in flight.operations]
+        except BaseException:
+            nudge(self._session.client)
+            raise
         results = [
-            result_of(operation, self._answer(answer))
+            result_of(self._session, operation, self._answer(answer))
             for operation, answer in zip(flight.operations, answers, strict=True)
         ]
         return Landed(sent_at, tuple(results))
 
+    def _await_connection(self) -> bool:
+        """Wait until the client is connected; tells whether that was needed. Raises `NotConnected` if it is closed."""
+        client = self._session.client
+        if client.connected:
+            return False
+        changed = client.handler.event_object()  # not the one of `Wait`, which must not miss a watch
+        self._session.subscribe("", changed)
+        try:
+            while not client.connected:
+                if self._session.closed:
+                    raise NotConnected("the ZooKeeper client was closed while it was in use")
+                if not changed.wait(self._remaining()):
+                    raise DeadlinePassed
+                changed.clear()
+        finally:
+            self._session.unsubscribe("", changed)
+        return True
+
     def _answer(self, answer: IAsyncResult) -> object:
         try:
-            return answer.get(timeout=self._remaining())
+            try:
+                return answer.get(timeout=self._remaining())
+            except self._session.client.handler.timeout_exception:
+                if not answer.ready():
+                    raise DeadlinePassed from None
+                return answer.get()  # it has come in this very moment
+        except DeadlinePassed:
+            raise
         except Exception as error:
-            if not answer.ready():
-                raise DeadlinePassed from None  # the handler's own timeout
             return error
 
     def _remaining(self) -> float | None:
@@ -118,7 +164,8 @@ class Driver:
 def leave_now(session: Session, attempt: Attempt) -> None:
     """Remove every node of an attempt and wait for the confirmation, for one session timeout at most.
 
-    What cannot be confirmed goes on in the background until it is, or until the session is over.
+    What cannot be confirmed by then goes on in the background until it is, or until the session is over. Whoever
+    is interrupted here calls `leave_later`.
     """
     try:
         with Driver(session, session.now() + session.session_timeout) as driver:
@@ -127,9 +174,6 @@ def leave_now(session: Session, attempt: Attempt) -> None:
         attempt.session_lost()
     except DeadlinePassed:
         leave_later(session, attempt)
-    except BaseException:
-        leave_later(session, attempt)
-        raise
 
 
 def leave_later(session: Session, attempt: Attempt) -> None:

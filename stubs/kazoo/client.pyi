@@ -1,6 +1,7 @@
 """The part of kazoo that zkfence uses; kazoo itself carries no types."""
 
 from collections.abc import Callable, Sequence
+from socket import socket
 from typing import Any
 
 from .interfaces import IAsyncResult, IHandler
@@ -12,6 +13,7 @@ class KazooClient:
     state: str
     hosts: list[tuple[str, int]]
     _session_timeout: int
+    _connection: ConnectionHandler
     def __init__(
         self, hosts: str = ..., timeout: float = ..., client_id: tuple[int, bytes] | None = ..., **options: Any
     ) -> None: ...
@@ -60,6 +62,9 @@ class KazooClient:
     def sync(self, path: str) -> str: ...
     def sync_async(self, path: str) -> IAsyncResult: ...
     def transaction(self) -> TransactionRequest: ...
+
+class ConnectionHandler:
+    _write_sock: socket | None
 
 class TransactionRequest:
     def create(

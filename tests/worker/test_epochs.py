@@ -130,6 +130,35 @@ def test_a_foreign_node_in_the_next_contenders_place_is_named(
     assert once(lock) > first
 
 
+def test_a_foreign_node_is_named_even_if_it_is_ephemeral(
+    lock: FencedLock, zk: zkfence.Client, zkfence_namespace: str
+) -> None:
+    first = once(lock)
+    zk.create(f"{zkfence_namespace}/locks/a/{first.epoch}/x-0000000002", ephemeral=True)
+    with pytest.raises(ForeignNode, match="x-0000000002"):
+        once(lock)
+
+
+def test_what_was_remembered_of_a_lock_that_was_rolled_does_not_stand_in_the_way(
+    lock: FencedLock, zk: zkfence.Client, zkfence_namespace: str
+) -> None:
+    """The old counter path stands still on a name that is taken, and the lock has gone on to the next epoch."""
+    first = once(lock)
+    path = f"{zkfence_namespace}/locks/a"
+    zk.create(f"{path}/{first.epoch}/x-0000000002")
+    roll = zk.transaction()
+    roll.set_data(f"{zkfence_namespace}/epoch", str(first.epoch + 1).encode())
+    roll.set_data(path, json.dumps({"v": 1, "epoch": first.epoch + 1}).encode())
+    roll.create(f"{path}/{first.epoch + 1}")
+    roll.commit()
+    zk.create(f"{path}/{first.epoch}/x-0000000003")
+    with pytest.raises(zkfence.LockTimeout):  # in the newer epoch now, behind what stands in the older one
+        lock.acquire(timeout=0.5)
+    zk.delete(f"{path}/{first.epoch}/x-0000000002")
+    zk.delete(f"{path}/{first.epoch}/x-0000000003")
+    assert once(lock).epoch == first.epoch + 1
+
+
 @pytest.mark.parametrize(
     ("damage", "data"),
     [
@@ -196,6 +225,13 @@ def test_a_chroot_holds_a_namespace_of_its_own(
     with FencedLock(connect(zkfence_namespace), "a").acquire(timeout=10) as grant:
         assert grant.path == "/zkfence/locks/a/1/x-0000000000"
         assert zk.exists(f"{zkfence_namespace}{grant.path}")
+
+
+def test_a_chroot_that_is_not_there_is_told_of(connect: Callable[..., zkfence.Client], zkfence_namespace: str) -> None:
+    with pytest.warns(UserWarning, match="chroot"):
+        client = connect(zkfence_namespace)
+    with pytest.raises(zkfence.MissingChroot, match="create it first"):
+        FencedLock(client, "a").acquire(timeout=10)
 
 
 def test_a_namespace_that_was_deleted_and_made_anew_has_another_id(

@@ -208,6 +208,18 @@ def test_bad_options_are_refused_at_once(zk: zkfence.Client, lock: FencedLock) -
         FencedLock(zk, "a", info="x" * 1024)
     with pytest.raises(ValueError, match="timeout"):
         lock.acquire(timeout=-1)
+    with pytest.raises(ValueError, match="timeout"):
+        lock.acquire(timeout=float("nan"))
+
+
+@pytest.mark.parametrize("timeout", [0, 1e10, float("inf")])
+def test_any_timeout_gets_a_free_lock(lock: FencedLock, timeout: float) -> None:
+    lock.acquire(timeout=timeout).release()
+
+
+def test_a_timeout_of_zero_tries_once(lock: FencedLock, other: FencedLock) -> None:
+    with lock, pytest.raises(LockTimeout):
+        other.acquire(timeout=0)
 
 
 def test_a_client_that_was_never_started_is_told_of(zkfence_namespace: str) -> None:
@@ -295,6 +307,20 @@ def test_an_acl_that_forbids_is_told_of_and_nothing_is_made(zk: zkfence.Client, 
     with pytest.raises(zkfence.AccessDenied, match="ACL"):
         FencedLock(zk, "a", namespace=zkfence_namespace).acquire(timeout=5)
     assert zk.get_children(zkfence_namespace) == []
+
+
+def test_a_client_that_may_create_and_not_read_leaves_nothing(
+    lock: FencedLock, zk: zkfence.Client, nodes: Nodes, eventually: Eventually
+) -> None:
+    from kazoo.security import make_acl
+
+    with lock as grant:
+        counter = grant.path.rpartition("/")[0]
+    zk.set_acls(counter, [make_acl("world", "anyone", create=True, delete=True, admin=True)])
+    with pytest.raises(zkfence.AccessDenied):
+        lock.acquire(timeout=5)
+    zk.set_acls(counter, [make_acl("world", "anyone", all=True)])
+    eventually(lambda: nodes.contenders("a") == [], "nothing stays behind", within=1.0)
 
 
 def test_everything_that_is_made_carries_the_acl(zk: zkfence.Client, zkfence_namespace: str) -> None:

@@ -180,3 +180,33 @@ def test_a_forked_child_holds_nothing(lock: FencedLock, nodes: Nodes) -> None:
         assert os.waitstatus_to_exitcode(status) == 0
         assert nodes.contenders("a") == [grant.path]
         grant.check()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_cannot_acquire_on_its_parents_client(lock: FencedLock) -> None:
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            lock.acquire(timeout=5)
+        except ForkedError:
+            status = 0
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_a_session_that_ended_before_the_grant_could_be_told_is_a_lost_grant(
+    lock: FencedLock, monkeypatch: pytest.MonkeyPatch, nodes: Nodes
+) -> None:
+    hold = lock._session.hold
+
+    def hold_too_late(grant: Grant, session_id: int) -> None:
+        hold(grant, session_id + 1)
+
+    monkeypatch.setattr(lock._session, "hold", hold_too_late)
+    grant = lock.acquire()
+    assert grant.lost.is_set()
+    with pytest.raises(LockLost, match="session"):
+        grant.check()

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 import zkfence
 from zkfence import FencedLock, _lock
-from zkfence._core._operations import Create, Effect, Flight, Get, Sync
+from zkfence._core._operations import Children, Create, Effect, Flight, Get, Sync
 
 from .conftest import Background, Faults, Nodes, contender_in
 
@@ -36,7 +36,7 @@ def test_the_look_up_comes_behind_a_sync(lock: FencedLock, faults: Faults) -> No
     faults.effects.clear()
     faults.lost_replies = 1
     lock.acquire(timeout=10).release()
-    create, look_up = faults.effects[:2]
+    _, create, look_up = faults.effects[:3]
     assert contender_in(create)
     assert isinstance(look_up, Flight)
     assert isinstance(look_up.operations[0], Sync)
@@ -94,7 +94,7 @@ def test_a_node_with_the_same_guid_of_another_session_is_not_adopted(
 def test_leaving_touches_no_node_of_another_session(
     lock: FencedLock, nodes: Nodes, faults: Faults, dying: str, eventually: Eventually
 ) -> None:
-    faults.raise_at, faults.after_sending = len(faults.effects), False
+    faults.raise_at, faults.after_sending = len(faults.effects) + 1, False  # the create, behind Ready
     with pytest.raises(KeyboardInterrupt):
         lock.acquire(timeout=15)
     eventually(lambda: not lock._session._errands_running, "the background has cleared up")
@@ -201,3 +201,46 @@ def test_a_waiter_does_not_take_a_node_at_its_old_path_for_its_own(
     assert not waiting.done
     made[0].release()
     waiting.result().release()
+
+
+def test_a_release_after_a_cut_looks_before_it_deletes(
+    lock: FencedLock, other: FencedLock, zk: KazooClient, nodes: Nodes, zkfence_namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The namespace was made anew while the holder was cut off and could not be told."""
+    old = lock.acquire()
+    monkeypatch.setattr(old, "_lose", lambda reason: None)
+    new = remake(other, zk, zkfence_namespace)
+    assert new.path == old.path
+    lock._session._connection += 1
+    old.release()
+    assert nodes.contenders("a") == [new.path]
+    new.release()
+
+
+def test_a_grant_at_the_path_of_an_older_one_is_still_told_of_its_loss(
+    lock: FencedLock, zk: KazooClient, other_zk: KazooClient, zkfence_namespace: str
+) -> None:
+    old = lock.acquire()
+    new = remake(lock, zk, zkfence_namespace)
+    assert new.path == old.path
+    old.release()
+    other_zk.delete(new.path)
+    assert new.lost.wait(1)
+
+
+def test_a_node_that_goes_while_older_epochs_are_looked_at_is_no_grant(
+    lock: FencedLock, other_zk: KazooClient, nodes: Nodes, faults: Faults
+) -> None:
+    deleted: list[str] = []
+
+    def delete_own_node(effect: Effect) -> None:
+        first = effect.operations[0] if isinstance(effect, Flight) else None
+        if isinstance(first, Children) and first.path.endswith("/locks/a") and not deleted:
+            deleted.extend(nodes.contenders("a"))
+            other_zk.delete(deleted[0])
+
+    faults.before = delete_own_node
+    with lock.acquire(timeout=10) as grant:
+        assert deleted
+        assert nodes.contenders("a") == [grant.path] != deleted

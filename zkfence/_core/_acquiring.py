@@ -32,6 +32,7 @@ from ._operations import (
     Multi,
     NodeExists,
     NoNode,
+    Ready,
     SessionLost,
     Steps,
     Wait,
@@ -69,7 +70,11 @@ class Granted:
 
 
 class _StartOver(Exception):
-    """The own node is gone, or never was: queue anew."""
+    """The own node is gone, or never was, or what was remembered is not true any more: queue anew."""
+
+
+class _WouldWait(Exception):
+    """Somebody else has to leave first, and waiting is not wanted."""
 
 
 class Acquisition:
@@ -106,6 +111,9 @@ class Acquisition:
                 self.memory = None
             except _StartOver:
                 self._attempt.gone()
+                self.memory = None
+            except _WouldWait:
+                return None
             yield Jitter(tries)
             tries += 1
 
@@ -128,7 +136,7 @@ class Acquisition:
             self.memory = None
             epoch = yield from find_epoch(attempt, self._fresh_namespace_id, closed=epoch)
             if attempt.path:  # somebody else has rolled the lock: the node in the closed path is of no use
-                yield from delete_surely(attempt.path)
+                yield from delete_surely(attempt.path, attempt.czxid)
                 attempt.gone()
         yield from self._remember(epoch, counter, listing, created.stat.ephemeral_owner)
         return (yield from self._queue(epoch, counter, number, listing, proved_at))
@@ -137,7 +145,9 @@ class Acquisition:
         """Make the own node, and read the counter path behind it in the same flight. ``None``: no such path."""
         attempt = self._attempt
         nothing = Listing((), None)  # type: ignore[arg-type]  # never looked at
+        tries = 0
         while True:
+            yield Ready()  # what is not sent need not be looked for afterwards
             attempt.creating(counter)
             landed = yield from fly(
                 Create(f"{counter}/{CONTENDER_PREFIX}", attempt.data, contender=True), Children(counter)
@@ -149,6 +159,8 @@ class Acquisition:
             if isinstance(outcome, NodeExists):
                 found = yield from self._after_node_exists(epoch, counter)
                 if not found:
+                    yield Jitter(tries)
+                    tries += 1
                     continue
                 outcome, landed = found, replace(landed, sent_at=float("-inf"))
             elif isinstance(outcome, ConnectionLost):
@@ -167,14 +179,10 @@ class Acquisition:
 
     def _own_node(self) -> Steps[Created | None]:
         """The own node that a create without an answer may have made; of two, the lower one stays."""
-        paths = yield from own_nodes(self._attempt, self._surroundings)
-        for surplus in paths[1:]:
-            yield from delete_surely(surplus)
-        for path in paths[:1]:
-            (node,) = yield from read(Get(path))
-            if not isinstance(node, NoNode):
-                return Created(path, land(node).stat)
-        return None
+        found = yield from own_nodes(self._attempt, self._surroundings)
+        for surplus in found[1:]:
+            yield from delete_surely(surplus.path, surplus.stat.czxid)
+        return found[0] if found else None
 
     def _after_node_exists(self, epoch: int, counter: str) -> Steps[Created | None]:
         """The name that the counter gave is taken. ``None``: try again, perhaps in another epoch.
@@ -198,13 +206,16 @@ class Acquisition:
             if not isinstance(node, NoNode):
                 if guid_of(land(node).data) is None:
                     raise ForeignNode(f"{counter}/{name}")
+                if not self._wait:
+                    raise _WouldWait
                 yield Wait()  # its owner rolls the lock, or leaves
                 return None
         for _, name in sorted(contenders.items(), reverse=True):
             (node,) = yield from read(Get(f"{counter}/{name}"))
-            if not isinstance(node, NoNode) and not land(node).stat.ephemeral_owner:
-                raise ForeignNode(f"{counter}/{name}")
-        yield Jitter(0)
+            if not isinstance(node, NoNode):
+                ours = land(node).stat.ephemeral_owner and guid_of(land(node).data) is not None
+                if not ours:
+                    raise ForeignNode(f"{counter}/{name}")
         return None
 
     def _remember(self, epoch: int, counter: str, listing: Listing, session_id: int) -> Steps[None]:
@@ -223,10 +234,10 @@ class Acquisition:
         self, epoch: int, counter: str, number: int, listing: Listing | None, proved_at: float
     ) -> Steps[Granted | None]:
         """Wait until no contender blocks the own node, and prove that the session is alive."""
-        attempt, memory = self._attempt, self.memory
-        assert memory is not None
+        attempt = self._attempt
         own = attempt.path
         while True:
+            connection = self._surroundings.connection
             if listing is None:
                 # The own node's watch is placed before the decision, so that its loss cannot be missed.
                 node, listing_or_failure = yield from read(Get(own, watch=True), Children(counter))
@@ -237,20 +248,24 @@ class Acquisition:
                 raise _StartOver
             if land(node).stat.czxid != attempt.czxid:
                 raise _StartOver  # somebody else's, in a namespace that was made anew
+            attempt.connection = connection
+            assert self.memory is not None
+            drained = self.memory.drained
             blocker = yield from self._blocker(epoch, counter, number, land(listing_or_failure))
             listing = None
             if blocker is not None:
                 if not self._wait:
-                    return None
+                    raise _WouldWait
                 # With get and not exists: a node that is not there leaves no watch behind.
                 (node,) = yield from read(Get(blocker, watch=True))
                 if not isinstance(node, NoNode):
                     yield Wait()
                 continue
+            if not drained:
+                continue  # looking at the older epochs took its time: see that the own node is still there
             proved_at = yield from self._prove(own, proved_at)
             if attempt.session_id != self._surroundings.session_id:
                 raise SessionLost  # a server that lags may still show the node
-            assert self.memory is not None
             token = Token.of(epoch, number)
             return Granted(token, own, attempt.session_id, self.memory.namespace_id, proved_at)
 
@@ -271,13 +286,13 @@ class Acquisition:
 
     def _blocker(self, epoch: int, counter: str, number: int, listing: Listing) -> Steps[str | None]:
         """The nearest contender that has to leave first; ``None``: it is our turn."""
+        assert self.memory is not None
         contenders = contenders_in(listing.names)
-        if contenders.get(number) != self._attempt.path.rpartition("/")[2]:
+        if listing.stat.czxid != self.memory.czxid or contenders.get(number) != self._attempt.path.rpartition("/")[2]:
             raise _StartOver
         lower = max((other for other in contenders if 0 <= other < number), default=None)
         if lower is not None:
             return f"{counter}/{contenders[lower]}"
-        assert self.memory is not None
         if self.memory.drained:
             return None
         return (yield from self._blocker_in_older_epochs(epoch))

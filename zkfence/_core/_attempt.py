@@ -30,6 +30,7 @@ class Attempt:
     path: str = ""
     czxid: int = 0  # tells the own node from one at the same path, in a namespace that was made anew
     session_id: int = 0
+    connection: int | None = None  # the node is watched, as long as the connection is this one
     lost_creates: bool = False  # a lost create may still be applied late: a second node
 
     @property
@@ -42,6 +43,7 @@ class Attempt:
     def queued(self, created: Created) -> None:
         self.state, self.path = State.QUEUED, created.path
         self.czxid, self.session_id = created.stat.czxid, created.stat.ephemeral_owner
+        self.connection = None
 
     def gone(self) -> None:
         """Its node is not there any more. A lost create may still come, as long as the session lives."""

@@ -6,13 +6,26 @@ import json
 
 from ._attempt import Attempt, State
 from ._layout import contenders_in
-from ._operations import Children, ConnectionLost, Delete, Get, NoNode, SessionLost, Steps, Sync, ask, land, read
+from ._operations import (
+    Children,
+    ConnectionLost,
+    Created,
+    Delete,
+    Get,
+    NoNode,
+    SessionLost,
+    Steps,
+    Sync,
+    ask,
+    land,
+    read,
+)
 from ._surroundings import Surroundings
 
 _LOOK_UP_BATCH = 128  # reads in one flight; kazoo's queue stalls above some 270
 
 
-def own_nodes(attempt: Attempt, surroundings: Surroundings) -> Steps[list[str]]:
+def own_nodes(attempt: Attempt, surroundings: Surroundings) -> Steps[list[Created]]:
     """The attempt's nodes in its counter path, the lowest number first: its GUID *and* owned by the present session.
 
     Behind a `Sync` that the leader has answered: a server that lags would hide a node whose create was applied. A node
@@ -27,7 +40,7 @@ def own_nodes(attempt: Attempt, surroundings: Surroundings) -> Steps[list[str]]:
     contenders = contenders_in(land(listing).names)
     # A closing number stands last in the queue, a negative one too.
     names = [contenders[number] for number in sorted(contenders, key=lambda number: (number < 0, number))]
-    found: list[str] = []
+    found: list[Created] = []
     for start in range(0, len(names), _LOOK_UP_BATCH):
         paths = [f"{attempt.counter}/{name}" for name in names[start : start + _LOOK_UP_BATCH]]
         nodes = yield from read(*(Get(path) for path in paths))
@@ -36,7 +49,7 @@ def own_nodes(attempt: Attempt, surroundings: Surroundings) -> Steps[list[str]]:
                 continue
             owner = land(node).stat.ephemeral_owner
             if owner == session_id and guid_of(land(node).data) == attempt.guid:
-                found.append(path)
+                found.append(Created(path, land(node).stat))
     return found
 
 
@@ -49,24 +62,35 @@ def guid_of(data: bytes) -> str | None:
     return guid if isinstance(guid, str) else None
 
 
-def delete_surely(path: str) -> Steps[None]:
-    """Delete a node, until an answer says that it is gone. Raises `SessionLost`: then it goes by itself."""
+def delete_surely(path: str, czxid: int, *, watched: bool = False) -> Steps[None]:
+    """Delete this very node, until an answer says that it is gone. Raises `SessionLost`: then it goes by itself.
+
+    A namespace that was deleted and made anew has other nodes at the same paths. ``watched``: the node was watched all
+    the time, so it can be no other one; otherwise it is looked at first. (In the one round trip between look and
+    deletion it could still be exchanged: ZooKeeper cannot delete by creation id.)
+    """
     while True:
+        if not watched:
+            (node,) = yield from read(Get(path))
+            if isinstance(node, NoNode) or land(node).stat.czxid != czxid:
+                return
         try:
             yield from ask(Delete(path))
         except ConnectionLost:
-            continue
+            watched = False
         except NoNode:
-            pass
-        return
+            return
+        else:
+            return
 
 
 def leave(attempt: Attempt, surroundings: Surroundings) -> Steps[None]:
     """Remove every node of the attempt. Raises `SessionLost` where the session was over first: they go with it."""
     if attempt.state is State.QUEUED and attempt.session_id == surroundings.session_id:
-        yield from delete_surely(attempt.path)
+        watched = attempt.connection == surroundings.connection
+        yield from delete_surely(attempt.path, attempt.czxid, watched=watched)
     if attempt.state is State.CREATING or attempt.lost_creates:
-        for path in (yield from own_nodes(attempt, surroundings)):
-            yield from delete_surely(path)
+        for created in (yield from own_nodes(attempt, surroundings)):
+            yield from delete_surely(created.path, created.stat.czxid)
     attempt.gone()
     attempt.lost_creates = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from .._errors import EpochExhausted, NamespaceDamaged
+from .._errors import EpochExhausted, MissingChroot, NamespaceDamaged
 from ._attempt import Attempt
 from ._layout import EPOCHS, counter_path, dump, load_epoch, load_lock_epoch
 from ._operations import (
@@ -118,6 +118,9 @@ def _make_namespace(attempt: Attempt, namespace_id: str) -> Steps[None]:
     found, locks, epoch = yield from read(Get(layout.namespace), Get(layout.locks), Get(layout.epoch))
     identity = dump(id=namespace_id)
     if isinstance(found, NoNode):
+        (root,) = yield from read(Get("/"))
+        if isinstance(root, NoNode):
+            raise MissingChroot
         for ancestor in layout.ancestors:
             (there,) = yield from read(Get(ancestor))
             if isinstance(there, NoNode):

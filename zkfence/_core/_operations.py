@@ -131,7 +131,8 @@ class NotEmpty(Failure):
 
 
 class ConnectionLost(Failure):
-    """No answer: a write may or may not have been applied."""
+    """No answer: a write may or may not have been applied. Answered only once there is a connection again, so that
+    asking again at once is all right."""
 
 
 class SessionLost(Failure):
@@ -153,10 +154,16 @@ class Flight:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """``sent_at``: the clock (seconds) just before the first operation left. A failure stands in its result's place."""
+    """``sent_at``: the clock (seconds) just before the first operation left. A failure stands in its result's place,
+    and so does the `LockError` for an answer that no step can handle."""
 
     sent_at: float
     results: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Wait until there is a connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +178,7 @@ class Jitter:
     attempt: int
 
 
-Effect = Flight | Wait | Jitter
+Effect = Flight | Ready | Wait | Jitter
 
 T = TypeVar("T")
 Steps = Generator[Effect, Any, T]
@@ -184,8 +191,8 @@ def fly(*operations: Operation) -> Steps[Landed]:
 
 
 def land(result: object) -> Any:
-    """A result as it is; a failure raised."""
-    if isinstance(result, Failure):
+    """A result as it is; a failure, or an error that no step can handle, raised."""
+    if isinstance(result, Exception):
         raise result
     return result
 

@@ -11,6 +11,10 @@ class Surroundings(Protocol):
         """The id of the session, while disconnected too; ``None`` once it is lost, until there is a new one."""
 
     @property
+    def connection(self) -> int:
+        """A number that changes whenever the connection is lost: watches do not survive that."""
+
+    @property
     def session_timeout(self) -> float:
         """Seconds."""
 
