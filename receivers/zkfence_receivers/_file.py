@@ -21,6 +21,7 @@ from ._files._root import Keeping, Root
 from ._files._tagged import TaggedFiles
 from ._receiver import ABSENT, EXISTED, Receiver, Reply, Request
 from .words import (
+    CLAIMS,
     Action,
     Mark,
     OutcomeUnknown,
@@ -118,7 +119,7 @@ class FileReceiver(Receiver):
             try:
                 _change(hold, files, request, decision.mark)
             except Unsettled as error:
-                raise OutcomeUnknown(resource, request.stamp, str(error)) from error
+                raise OutcomeUnknown(resource, request.stamp, str(error), claiming=request.action in CLAIMS) from error
             return Reply(existed=existed)
 
     def _visit(self, hold: Hold, resource: str) -> ResourceFiles:

@@ -11,6 +11,7 @@ from .words import (
     Claimant,
     Decision,
     Mark,
+    MarkCorrupt,
     Stamp,
     StampedClaimant,
     Stamps,
@@ -24,12 +25,17 @@ from .words import (
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One stamped request, checked and ready for a store."""
+    """One stamped request, checked and ready for a store.
+
+    ``claimed``: the stamp's token has claimed the resource, so a store that has no mark of at least that token has
+    forgotten an acknowledged claim (it was flushed, or restored from a copy), and must not go on.
+    """
 
     resource: str
     action: Action
     stamp: Stamp
     payload: bytes = b""
+    claimed: bool = False
 
     @property
     def digest(self) -> str:
@@ -37,6 +43,9 @@ class Request:
 
     def judge(self, mark: Mark | None, *, data_present: bool) -> Decision:
         """`admit`, with refusals raised."""
+        forgotten = not data_present if mark is None else mark.token < self.stamp.token
+        if self.claimed and forgotten:
+            raise MarkCorrupt(self.resource, "the store has forgotten a claim that it had acknowledged")
         decision = admit(mark, self.stamp, self.action, self.digest, data_present=data_present)
         self.raise_refusal(decision.verdict, decision.mark)
         return decision
@@ -74,8 +83,9 @@ class Receiver(ABC):
     Guaranteed: once `claim` has returned, no request with an older token is accepted, not even after the store was
     killed and restarted. Not guaranteed: anything about those who reach the store past the receiver.
 
-    A receiver may be shared by threads. Errors are drawn in ``zkfence_receivers.words``; each leaves mark and data as
-    they were, but for `OutcomeUnknown`.
+    A receiver may be shared by threads; the changes of one grant on one resource are sent one after another, whichever
+    handle they come through. Errors are drawn in ``zkfence_receivers.words``; each leaves the data and the last op as
+    they were (the mark may already have the newer token), but for `OutcomeUnknown`.
     """
 
     def claim(self, resource: str, grant: Claimant | Stamp) -> Handle:
@@ -122,8 +132,9 @@ class Receiver(ABC):
         elif not hasattr(grant, "stamps"):
             raise TypeError(f"a Grant or a Stamp claims a resource, not {type(grant).__name__} {grant!r}")
         stamps = grant.stamps(resource)
-        with stamps.request() as stamp:
-            self._perform(Request(resource, action, stamp))
+        stamps.check()
+        with stamps.turn:
+            self._perform(Request(resource, action, stamps.take()))
         return Handle(self, resource, stamps)
 
 
@@ -141,18 +152,21 @@ class Handle:
 
     def read(self) -> bytes | None:
         """The resource's data, ``None`` where there is none."""
-        return self._receiver._perform(Request(self.resource, Action.READ, self._stamps.reading())).data
+        request = Request(self.resource, Action.READ, self._stamps.reading(), claimed=True)
+        return self._receiver._perform(request).data
 
     def write(self, data: bytes) -> None:
         """Replace the resource's data. When it returns, data and mark are durable."""
-        payload = check_payload(data)
-        with self._stamps.request() as stamp:
-            self._receiver._perform(Request(self.resource, Action.WRITE, stamp, payload))
+        self._change(Action.WRITE, check_payload(data))
 
     def delete(self) -> bool:
         """Delete the resource's data; the mark stays, for ever. Tells whether there was any."""
-        with self._stamps.request() as stamp:
-            return self._receiver._perform(Request(self.resource, Action.DELETE, stamp)).existed
+        return self._change(Action.DELETE).existed
+
+    def _change(self, action: Action, payload: bytes = b"") -> Reply:
+        self._stamps.check()  # before the turn too: in a forked child it may never come
+        with self._stamps.turn:
+            return self._receiver._perform(Request(self.resource, action, self._stamps.take(), payload, claimed=True))
 
 
 def check_payload(data: bytes) -> bytes:

@@ -23,6 +23,7 @@ from zkfence_receivers import (
     InvalidStamp,
     InvalidToken,
     Mark,
+    MarkCorrupt,
     MemoryReceiver,
     Mode,
     OutOfOrder,
@@ -79,6 +80,10 @@ class Bench(ABC):
     def failing(self, resource: str) -> contextlib.AbstractContextManager[None]:
         """Let changes of a large resource fail after they were admitted."""
 
+    @abstractmethod
+    def forget(self, resource: str) -> None:
+        """Let the store lose all that it knows of the resource, as a flush or the restoring of a copy does."""
+
     def state(self, resource: str) -> tuple[Mark | None, bytes | None]:
         return self.store.mark(resource), self.data(resource)
 
@@ -99,6 +104,10 @@ class MemoryBench(Bench):
 
     def plant(self, resource: str, data: bytes) -> None:
         self.store._data[resource] = data
+
+    def forget(self, resource: str) -> None:
+        self.store._marks.pop(resource)
+        self.store._data.pop(resource, None)
 
     @contextlib.contextmanager
     def failing(self, resource: str) -> Iterator[None]:
@@ -124,6 +133,9 @@ class RedisBench(Bench):
     def plant(self, resource: str, data: bytes) -> None:
         self._client.set(self._key(resource), data)
 
+    def forget(self, resource: str) -> None:
+        self._client.delete(self._key(resource), self._key(resource).replace(":data", ":mark"))
+
     @contextlib.contextmanager
     def failing(self, resource: str) -> Iterator[None]:
         self._client.rename(self._key(resource), "aside")
@@ -145,6 +157,10 @@ class FileBench(Bench):
 
     def plant(self, resource: str, data: bytes) -> None:
         (self._root / resource).write_bytes(data)
+
+    def forget(self, resource: str) -> None:
+        (self._root / ".zkfence" / f"{resource}.mark").unlink()
+        (self._root / resource).unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def failing(self, resource: str) -> Iterator[None]:
@@ -279,6 +295,17 @@ def test_a_zombie_that_claims_late_is_refused_and_the_new_holder_writes_on(bench
     refused(bench, every_request(bench.store, Grant(7), stamp(7, 9)), StaleToken)
     handle.write(b"newer")
     assert bench.data("r") == b"newer"
+
+
+@pytest.mark.parametrize("then", ["nobody", "an older one"])
+def test_a_handle_notices_that_the_store_has_forgotten_its_claim(bench: Bench, then: str) -> None:
+    handle = bench.store.claim("r", Grant(8))
+    handle.write(b"acknowledged")
+    bench.forget("r")
+    if then == "an older one":
+        bench.store.claim("r", Grant(7))
+    refused(bench, [handle.read, lambda: handle.write(b"more"), handle.delete], MarkCorrupt)
+    bench.store.claim("r", Grant(9)).write(b"a new claim goes on")
 
 
 def test_an_older_holder_may_not_even_read_after_a_newer_write(store: Receiver) -> None:

@@ -170,7 +170,8 @@ def test_the_script_refuses_keys_that_do_not_belong_together(wire: Wire) -> None
 def test_the_script_refuses_too_few_and_too_many_arguments(wire: Wire) -> None:
     for keys, arguments in (([wire.mark_key], 9), ([wire.mark_key, wire.data_key], 8), ([wire.mark_key] * 3, 9)):
         answer = wire.client.eval(SOURCE, len(keys), *keys, *["1"] * arguments)
-        assert answer == [b"invalid-request", b"it takes 2 keys and 9 arguments"]
+        assert answer[0] == b"invalid-request"
+        assert b"9 arguments" in answer[1]
     assert wire.client.eval(SOURCE, 2, wire.mark_key, wire.data_key, *["1"] * 10)[0] == b"invalid-request"
 
 

@@ -65,3 +65,14 @@ def test_no_error_is_of_a_kind_that_retry_code_retries() -> None:
 
 def test_every_receiver_error_names_its_resource() -> None:
     assert all("report-7" in str(error) for error in examples() if isinstance(error, ReceiverError))
+
+
+def test_advice_after_no_answer_never_does_harm() -> None:
+    """A claim's stamp sent again with a payload would be a write; an uncounted change would be applied twice."""
+    counted = receivers.OutcomeUnknown("r", STAMP, "timeout")
+    claim = receivers.OutcomeUnknown("r", STAMP, "timeout", claiming=True)
+    foreign = receivers.OutcomeUnknown("r", Stamp(Token(7)), "timeout")
+    assert "send the same payload again" in str(counted)
+    assert "claim again" in str(claim)
+    assert "payload" not in str(claim)
+    assert "do not send it again" in str(foreign)

@@ -36,6 +36,9 @@ GOOD = json.loads(Mark(Token(7), Token(7), "n/l", "h", 3, "d").to_json())
         for field, value in [
             ("v", 2),
             ("v", "1"),
+            ("v", True),
+            ("v", 1.0),
+            ("extra", 1),
             ("token", 7),
             ("token", "0"),
             ("token", None),

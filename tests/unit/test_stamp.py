@@ -67,6 +67,7 @@ def test_a_wrong_token_in_json_is_an_invalid_token(token: object) -> None:
         changed(op="1"),
         changed(op=2**53),
         changed(extra=1),
+        '{"v":1,"token":"5","token":"9"}',
     ],
 )
 def test_anything_else_is_an_invalid_stamp(text: str | bytes) -> None:
@@ -81,6 +82,9 @@ def test_anything_else_is_an_invalid_stamp(text: str | bytes) -> None:
         {"Fencing-Token": "7", "Fencing-Version": "2"},
         {"Fencing-Token": "7", "Fencing-Op": "0"},
         {"Fencing-Token": "7", "Fencing-Op": "٣"},
+        {"Fencing-Token": "7", "Fencing-Op": "007"},
+        {"Fencing-Token": "7", "Fencing-Op": 7},
+        {"Fencing-Token": "7", "Fencing-Lock": "\ud800"},
         {"Fencing-Token": "7", "Fencing-Op": "9" * 30},
         {"Fencing-Token": "7", "Fencing-Mode": "admin"},
         {"Fencing-Token": "7", "Fencing-Lock": "a/b"},
@@ -105,3 +109,13 @@ def test_a_foreign_client_may_send_a_token_alone() -> None:
 def test_a_stamp_is_not_made_from_a_wrong_token(token: object) -> None:
     with pytest.raises(InvalidToken):
         Stamp(token)  # type: ignore[arg-type]
+
+
+def test_a_name_that_only_looks_like_a_header_is_none() -> None:
+    assert Stamp.from_headers({"Fencing-Token": "7", "Fencing-To\u212aen": "8"}) == Stamp(Token(7))
+
+
+def test_what_is_not_understood_is_shown_escaped() -> None:
+    with pytest.raises(InvalidStamp) as caught:
+        Stamp.from_json(changed(**{"a\nb": 1}))
+    assert "\n" not in str(caught.value)

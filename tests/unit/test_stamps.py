@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from zkfence_receivers import MemoryReceiver, Mode, OutOfOrder, Stamp, Token
-from zkfence_receivers.words import StampedClaimant, Stamps
+from zkfence_receivers import InvalidStamp, MemoryReceiver, Mode, OutOfOrder, Reply, Stamp, Token
+from zkfence_receivers._receiver import Request
+from zkfence_receivers.words import MAX_OP, StampedClaimant, Stamps
 
 
 def test_numbers_are_taken_once_and_in_order() -> None:
@@ -17,15 +17,6 @@ def test_numbers_are_taken_once_and_in_order() -> None:
     with ThreadPoolExecutor(8) as threads:
         taken = list(threads.map(lambda _: stamps.take().op, range(500)))
     assert sorted(op for op in taken if op is not None) == list(range(1, 501))
-
-
-def test_a_failed_request_does_not_give_its_number_back() -> None:
-    stamps = Stamps(Stamp(Token(7), op=1))
-    with contextlib.suppress(RuntimeError), stamps.request() as stamp:
-        assert stamp.op == 1
-        raise RuntimeError
-    with stamps.request() as stamp:
-        assert stamp.op == 2
 
 
 def test_reads_take_no_number_and_foreign_requests_have_none() -> None:
@@ -37,24 +28,77 @@ def test_reads_take_no_number_and_foreign_requests_have_none() -> None:
     assert foreign.take().op is None
 
 
-def test_one_request_at_a_time() -> None:
-    stamps = Stamps(Stamp(Token(7), op=1))
-    under_way = 0
-    most = 0
-    counting = threading.Lock()
+class SlowStore(MemoryReceiver):
+    """Tells how many requests were under way at once."""
 
-    def send(_: int) -> None:
-        nonlocal under_way, most
-        with stamps.request():
-            with counting:
-                under_way += 1
-                most = max(most, under_way)
-            with counting:
-                under_way -= 1
+    def __init__(self) -> None:
+        super().__init__()
+        self.most = 0
+        self._under_way = 0
+        self.during: Callable[[], None] = lambda: None
 
+    def _perform(self, request: Request) -> Reply:
+        self._under_way += 1
+        self.most = max(self.most, self._under_way)
+        try:
+            self.during()
+            return super()._perform(request)
+        finally:
+            self._under_way -= 1
+
+
+def test_one_request_of_a_grant_at_a_time_over_all_its_handles() -> None:
+    store = SlowStore()
+
+    class Grant:
+        counter = Stamps(Stamp(Token(7), op=1))
+
+        def stamps(self, resource: str) -> Stamps:
+            return self.counter
+
+    handles = [store.claim("r", Grant()) for _ in range(4)]
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(send, range(200)))
-    assert most == 1
+        list(threads.map(lambda number: handles[number % 4].write(b"%d" % number), range(400)))
+    assert store.most == 1
+    mark = store.mark("r")
+    assert mark is not None
+    assert mark.op == 404
+
+
+def test_a_failed_request_does_not_give_its_number_back() -> None:
+    store = SlowStore()
+    handle = store.claim("r", Stamp(Token(7), op=1))
+
+    def fail() -> None:
+        raise RuntimeError
+
+    store.during = fail
+    with pytest.raises(RuntimeError):
+        handle.write(b"1")
+    store.during = lambda: None
+    handle.write(b"2")
+    mark = store.mark("r")
+    assert mark is not None
+    assert mark.op == 3
+
+
+def test_a_grant_that_is_over_does_not_wait_for_its_turn() -> None:
+    """In a forked child, the thread whose turn it was is not there."""
+    stamps = Stamps(Stamp(Token(7), op=1), lambda: (_ for _ in ()).throw(RuntimeError("over")))
+
+    class Grant:
+        def stamps(self, resource: str) -> Stamps:
+            return stamps
+
+    with stamps.turn, pytest.raises(RuntimeError, match="over"):
+        MemoryReceiver().claim("r", Grant())
+
+
+def test_the_last_number_of_all_can_be_used() -> None:
+    stamps = Stamps(Stamp(Token(7), op=MAX_OP))
+    assert stamps.take().op == MAX_OP
+    with pytest.raises(InvalidStamp):
+        stamps.take()
 
 
 def test_a_grant_that_is_over_takes_no_number() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 import zkfence
 from zkfence import FencedLock, _lock
@@ -58,15 +59,18 @@ class Nodes:
 
     def epochs(self, component: str) -> list[int]:
         path = f"{self._namespace}/locks/{component}"
-        return sorted(int(name) for name in self._zk.get_children(path)) if self._zk.exists(path) else []
+        try:
+            return sorted(int(name) for name in self._zk.get_children(path))
+        except NoNodeError:
+            return []
 
     def contenders(self, component: str) -> list[str]:
         path = f"{self._namespace}/locks/{component}"
-        return [
-            f"{path}/{epoch}/{name}"
-            for epoch in self.epochs(component)
-            for name in sorted(self._zk.get_children(f"{path}/{epoch}"))
-        ]
+        found: list[str] = []
+        for epoch in self.epochs(component):
+            with suppress(NoNodeError):  # the lock is being deleted while we look
+                found += [f"{path}/{epoch}/{name}" for name in sorted(self._zk.get_children(f"{path}/{epoch}"))]
+        return found
 
 
 @pytest.fixture

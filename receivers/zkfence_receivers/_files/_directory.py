@@ -71,6 +71,11 @@ class Directory:
             raise self._misplaced(name)
         return True
 
+    def is_at(self, name: str, fd: int) -> bool:
+        """Whether the open file is the one of that name."""
+        status = self._status(name)
+        return status is not None and os.path.samestat(status, os.fstat(fd))
+
     def read(self, name: str) -> bytes | None:
         """The file's content, ``None`` where there is no file."""
         try:

@@ -10,11 +10,14 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..words import StoreBusy
 from ._directory import Directory
 from ._errors import Misplaced
+
+if TYPE_CHECKING:
+    from threading import RLock  # a function, for the interpreter
 
 _FIRST_DELAY: Final = 0.0005  # seconds between two attempts at a lock of another process: it doubles …
 _LAST_DELAY: Final = 0.002  # … up to this: a lock that is in constant use is free only for moments
@@ -85,16 +88,24 @@ class Locks:
                 try:
                     if not _lock(fd, deadline):
                         raise self._busy(name, resource)
-                    links = os.fstat(fd).st_nlink
-                    if links > 1:  # the note would be written into somebody else's file
+                    if os.fstat(fd).st_nlink > 1:  # the note would be written into somebody else's file
                         raise Misplaced(f"{self._directory.path}/{name} has a second name; remove that link")
-                    if links == 1:
+                    if self._directory.is_at(name, fd):
                         yield Hold(fd)
                         return
-                    # A person deleted the lock file while we waited: others lock the new one.
+                    # A person deleted or moved the lock file while we waited: others lock the new one.
                 finally:
-                    _held.discard(fd)
-                    _unlock(fd)
+                    # Unlocked first, in one call: a signal handler that raises (Ctrl-C) comes before it or after it.
+                    # And not by closing alone: a child process that was forked in between shares the lock.
+                    # Neither step can undo what the request did, so its answer stands whatever they say.
+                    try:
+                        fcntl.flock(fd, fcntl.LOCK_UN)
+                    except OSError:
+                        pass
+                    finally:
+                        _held.discard(fd)
+                        with suppress(OSError):
+                            os.close(fd)
 
     def forget_holders(self) -> None:
         """In a child process: the threads that held the mutexes are not there."""
@@ -104,14 +115,14 @@ class Locks:
         note = b""
         with suppress(OSError):
             note = self._directory.read(name) or b""
-        holder = "another request"
+        changing = ""
         if note.startswith(_CHANGING):
             pid, _, host = note[1:].decode(errors="replace").strip().partition(" ")
-            holder = f"process {pid} on {host}"
+            changing = f" (the last to begin a change was process {pid} on {host})"
         return StoreBusy(
             resource,
-            f"{resource!r}: {holder} kept it locked for all of {self._timeout:g} s; nothing was changed. "
-            "Try again; if that process hangs or is stopped, resume it or kill it",
+            f"{resource!r}: it stayed locked for all of {self._timeout:g} s{changing}; nothing was changed. "
+            "Try again; if a process that uses it hangs or is stopped, resume it or end it",
         )
 
 
@@ -120,22 +131,20 @@ class _Mutexes:
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._users: dict[str, tuple[threading.Lock, int]] = {}
+        self._users: dict[str, tuple[RLock, int]] = {}
 
     @contextmanager
     def hold(self, name: str, timeout: float) -> Iterator[bool]:
         """Tells whether the mutex was free in time."""
         with self._guard:
-            mutex, users = self._users.get(name, (threading.Lock(), 0))
+            mutex, users = self._users.get(name, (threading.RLock(), 0))
             self._users[name] = mutex, users + 1
         try:
-            acquired = mutex.acquire(timeout=timeout)
-            try:
-                yield acquired
-            finally:
-                if acquired:
-                    mutex.release()
+            yield mutex.acquire(timeout=timeout)
         finally:
+            # Whether it was acquired only the mutex knows for certain: a signal may have come before we could note it.
+            with suppress(RuntimeError):
+                mutex.release()
             with self._guard:
                 mutex, users = self._users.pop(name)
                 if users > 1:
@@ -155,15 +164,6 @@ def _lock(fd: int, deadline: float) -> bool:
             delay = min(2 * delay, _LAST_DELAY)
         else:
             return True
-
-
-def _unlock(fd: int) -> None:
-    # Not by closing alone: a child process that was forked in between shares the lock. Neither step can undo what the
-    # request did, so its answer stands whatever they say.
-    with suppress(OSError):
-        fcntl.flock(fd, fcntl.LOCK_UN)
-    with suppress(OSError):
-        os.close(fd)
 
 
 # A forked child shares the locks that its parent's threads hold, and would keep them if the parent were killed.

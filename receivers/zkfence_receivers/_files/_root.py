@@ -46,6 +46,8 @@ class Root:
     def open(cls, path: Path, *, file_mode: int, lock_timeout: float, xattrs: bool) -> Self:
         """Open a store, or make a new one; raises `UnsafeStore`, and `StoreBusy` where others keep it locked."""
         opened: list[Directory] = []
+        if path.resolve().name == OURS:
+            raise _unsafe(path, "it is where another store keeps its marks; use the folder above it")
         try:
             data = _open_data(path)
             opened.append(data)

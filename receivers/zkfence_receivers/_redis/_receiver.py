@@ -10,6 +10,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from .._receiver import EXISTED, Receiver, Reply, Request
 from ..words import (
+    CLAIMS,
     Action,
     Mark,
     MarkCorrupt,
@@ -115,7 +116,8 @@ class RedisReceiver(Receiver):
             if request.action is Action.READ:
                 raise _read_failed(request.resource, error, delivery) from error
             known = failure(request.resource, error, unclear=delivery.unclear)
-            raise known or OutcomeUnknown(request.resource, request.stamp, str(error)) from error
+            unknown = OutcomeUnknown(request.resource, request.stamp, str(error), claiming=request.action in CLAIMS)
+            raise known or unknown from error
         except (Refused, MarkCorrupt, StoreFailed, UnsafeStore) as error:
             if not delivery.unclear or request.action not in _CHANGES:
                 raise

@@ -46,6 +46,7 @@ def arguments(keys: Keys, request: Request) -> tuple[bytes | str | int, ...]:
         "" if stamp.op is None else str(stamp.op),
         "" if stamp.op is None else request.digest,
         request.payload,
+        *(["claimed"] if request.claimed else []),
     )
 
 

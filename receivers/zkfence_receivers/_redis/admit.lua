@@ -2,7 +2,7 @@
 -- zkfence_receivers.words, and is tested against the same table, admit_vectors.json.
 --
 -- EVALSHA <sha> 2 <prefix>:{<resource>}:mark <prefix>:{<resource>}:data
---     <protocol> <action> <token> <lock> <holder> <mode> <op> <digest> <payload>
+--     <protocol> <action> <token> <lock> <holder> <mode> <op> <digest> <payload> [claimed]
 --
 --   protocol  1
 --   action    claim, adopt, read, write or delete
@@ -11,6 +11,8 @@
 --   op        canonical decimal, 1 to 2^53-1, or empty: not counted, must never be sent twice
 --   digest    SHA-256 of action, a zero byte and payload, in lower-case hex; may be empty where op is
 --   payload   the data of a write; otherwise ignored
+--   claimed   the word 'claimed' if this token's claim was acknowledged: with neither data nor a mark of at least that
+--             token the server has forgotten it, and answers mark-corrupt
 --
 -- It answers a flat list of bulk strings. Never integers: Lua rounds them above 2^53.
 --
@@ -28,8 +30,8 @@ local MAX_TOKEN, MAX_OP = '9223372036854775807', 9007199254740991
 local FIELDS = {'v', 'token', 'written', 'lock', 'holder', 'op', 'digest', 'reply'}
 local ACTIONS = {claim = true, adopt = true, read = true, write = true, delete = true}
 
-if #KEYS ~= 2 or #ARGV ~= 9 then
-  return {'invalid-request', 'it takes 2 keys and 9 arguments'}
+if #KEYS ~= 2 or #ARGV < 9 or #ARGV > 10 or (ARGV[10] or 'claimed') ~= 'claimed' then
+  return {'invalid-request', "it takes 2 keys and 9 arguments, and perhaps the word 'claimed'"}
 end
 local MARK, DATA = KEYS[1], KEYS[2]
 local VERSION, ACTION, TOKEN, LOCK, HOLDER, MODE, OP, DIGEST, PAYLOAD = unpack(ARGV)
@@ -196,6 +198,10 @@ local function run()
   end
   local kind = redis.call('TYPE', DATA).ok
   local existed = kind ~= 'none'
+  local forgotten = not mark and not existed or mark and older(mark.token, TOKEN)
+  if ARGV[10] and forgotten then
+    return {'mark-corrupt', 'the store has forgotten a claim that it had acknowledged'}
+  end
   local verdict, after = admit(mark, existed)
   if verdict ~= 'admitted' then
     local answer = {verdict}

@@ -153,7 +153,8 @@ class Unfenced(Refused):
 
     def _explain(self, resource: str, stamp: Stamp, mark: Mark | None) -> str:
         return (
-            f"{resource!r} has data but no mark: it was there before zkfence, or its mark was removed. "
+            f"{resource!r} has data that no mark speaks for: it was there before zkfence, was brought past the "
+            "receiver, or its mark was removed. "
             "Make sure that nobody writes it without zkfence any more, then take it in with adopt()"
         )
 
@@ -185,15 +186,22 @@ class MarkCorrupt(ReceiverError):
 class OutcomeUnknown(ReceiverError):
     """The store did not answer: the request may or may not have been applied.
 
-    ``stamp`` is what was sent. The same payload may be sent again under the same stamp
-    (``apply_stamped``): it is applied once, however often it arrives.
+    ``stamp`` is what was sent. After a claim, claim again. After a change that is counted, the same payload may be sent
+    again under the same stamp (``apply_stamped``): it is applied once, however often it arrives. A change without
+    ``op`` must not be sent again; read the resource.
     """
 
-    def __init__(self, resource: str, stamp: Stamp, reason: str) -> None:
+    def __init__(self, resource: str, stamp: Stamp, reason: str, *, claiming: bool = False) -> None:
+        if claiming:
+            what, advice = "the claim", "claim again"
+        elif stamp.op is None:
+            what, advice = "the change", "do not send it again, it is not counted; read the resource"
+        else:
+            what = f"request {stamp.op}"
+            advice = "send the same payload again with the stamp of this error, or read the resource"
         super().__init__(
             resource,
-            f"{resource!r}: no answer from the store ({reason}). Whether request {stamp.op} was applied is unknown; "
-            "send the same payload again with the stamp of this error, or read the resource",
+            f"{resource!r}: no answer from the store ({reason}). Whether {what} was applied is unknown; {advice}",
         )
         self.stamp = stamp
 

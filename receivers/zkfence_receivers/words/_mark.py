@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from ._errors import MarkCorrupt
+from ._json import load_object
 from ._stamp import MAX_OP
 from ._token import Token
 
 FORMAT: Final = 1
+_KEYS: Final = frozenset({"v", "token", "written", "lock", "holder", "op", "digest", "reply"})
 REPLY_LIMIT: Final = 256  # bytes of an op's reply that a mark keeps, for duplicates
 
 
@@ -52,9 +54,12 @@ class Mark:
     def from_json(cls, text: str | bytes, resource: str) -> Self:
         """Read `to_json`'s form; raises `MarkCorrupt` for anything else, a newer format version among it."""
         try:
-            fields = json.loads(text)
-            if fields["v"] != FORMAT:
-                raise MarkCorrupt(resource, f"its format is {fields['v']!r}, this library reads {FORMAT}")
+            fields = load_object(text)
+            version = fields["v"]
+            if type(version) is not int or version != FORMAT:
+                raise MarkCorrupt(resource, f"its format is {version!r}, this library reads {FORMAT}")
+            if fields.keys() != _KEYS:
+                raise MarkCorrupt(resource, "it has fields too many or too few")
             written, reply, op = fields["written"], fields["reply"], fields["op"]
             mark = cls(
                 Token.parse(fields["token"]),
@@ -65,7 +70,7 @@ class Mark:
                 fields["digest"],
                 None if reply is None else base64.b64decode(reply, validate=True),
             )
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError) as error:
             raise MarkCorrupt(resource, f"it is not a mark: {error}") from error
         texts = (mark.lock, mark.holder, mark.digest)
         if type(op) is not int or not 0 <= op <= MAX_OP or not all(isinstance(text, str) for text in texts):

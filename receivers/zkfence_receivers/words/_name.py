@@ -39,8 +39,9 @@ def decode_component(component: str) -> str:
     """Undo `encode_component`; raises `InvalidName` for text that it cannot have produced."""
     try:
         name = unquote(component, errors="strict")
-    except UnicodeDecodeError as error:
+        canonical = encode_component(name)
+    except UnicodeError as error:
         raise InvalidName(f"{component!r} is no encoded name") from error
-    if encode_component(name) != component:
+    if canonical != component:
         raise InvalidName(f"{component!r} is no encoded name")
     return name

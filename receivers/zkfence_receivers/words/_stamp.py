@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Self
 
 from ._errors import InvalidStamp
+from ._json import load_object
 from ._name import decode_component, encode_component
 from ._token import Token
 
@@ -17,6 +19,7 @@ MAX_OP: Final = 2**53 - 1  # exact in every number type that a store may have
 
 _KEYS: Final = frozenset({"v", "token", "lock", "holder", "mode", "op"})
 _HEADER: Final = "Fencing-"
+_OP: Final = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
 
 
 class Mode(StrEnum):
@@ -75,17 +78,15 @@ class Stamp:
     def from_json(cls, text: str | bytes) -> Self:
         """Read `to_json`'s form; raises `InvalidStamp` or `InvalidToken`."""
         try:
-            fields = json.loads(text)
-        except (ValueError, TypeError, RecursionError) as error:
+            fields = load_object(text)
+        except ValueError as error:
             raise InvalidStamp(f"a stamp is a JSON object: {error}") from error
-        if not isinstance(fields, dict):
-            raise InvalidStamp("a stamp is a JSON object")
         version = fields.get("v")
         if type(version) is not int or version != FORMAT:
             raise InvalidStamp(f"this library reads stamps of format {FORMAT}, not {version!r}; upgrade the older side")
         unknown = fields.keys() - _KEYS
         if unknown:
-            raise InvalidStamp(f"a stamp of format {FORMAT} has no {', '.join(sorted(unknown))}")
+            raise InvalidStamp(f"a stamp of format {FORMAT} has no {', '.join(map(repr, sorted(unknown)))}")
         token = Token.parse(fields.get("token", ""))
         return cls(
             token, fields.get("lock", ""), fields.get("holder", ""), fields.get("mode", Mode.WRITE), fields.get("op")
@@ -109,6 +110,10 @@ class Stamp:
         """Read `to_headers`'s form, names in any case; raises `InvalidStamp` or `InvalidToken`."""
         found: dict[str, str] = {}
         for name, value in headers.items():
+            if not all(isinstance(text, str) for text in (name, value)):
+                raise InvalidStamp(f"headers are text, not {name!r}: {value!r}")
+            if not name.isascii():
+                continue
             key = name.lower()
             if key.startswith(_HEADER.lower()):
                 if key in found:
@@ -121,7 +126,7 @@ class Stamp:
         if header("Version") not in (None, str(FORMAT)):
             raise InvalidStamp(f"this library reads stamps of format {FORMAT}, not {header('Version')!r}")
         op = header("Op")
-        if op is not None and (not op.isascii() or not op.isdigit() or len(op) > len(str(MAX_OP))):
+        if op is not None and _OP.fullmatch(op) is None:
             raise InvalidStamp(f"{_HEADER}Op is an integer from 1 to 2**53-1, not {op!r}")
         try:
             lock, holder = (decode_component(header(name) or "") for name in ("Lock", "Holder"))

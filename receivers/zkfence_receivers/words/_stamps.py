@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -15,37 +14,31 @@ class Stamps:
     """The counter of one grant's requests on one resource, shared by every handle that the grant has there.
 
     A number is taken when a request is first sent, is never taken twice, and never restarts; gaps are allowed.
+
+    ``turn`` is to be held while a request is under way, and the stamp to be taken under it: a later request that
+    overtook an earlier one would make the store refuse the earlier one. It is a plain lock, so that ``with`` has no gap
+    for a signal.
     """
 
     def __init__(self, first: Stamp, check: Callable[[], None] = lambda: None) -> None:
         """``first`` is the stamp of the first request; ``check`` raises where the grant is known to be over."""
-        self._next = first
-        self._check = check
+        self._first = first
+        self._taken = 0
         self._taking = threading.Lock()
-        self._sending = threading.Lock()
+        self.turn = threading.Lock()
+        self.check = check
 
     def take(self) -> Stamp:
         """The stamp of the next request. Raises what the grant's check raises."""
-        self._check()
+        self.check()
         with self._taking:
-            stamp = self._next
-            if stamp.op is not None:
-                self._next = replace(stamp, op=stamp.op + 1)
-            return stamp
-
-    @contextmanager
-    def request(self) -> Iterator[Stamp]:
-        """The stamp of the next request, for as long as that one is under way.
-
-        One at a time: a later request that overtook an earlier one would make the store refuse the earlier one.
-        """
-        with self._sending:
-            yield self.take()
+            number, self._taken = self._taken, self._taken + 1
+        return self._first if self._first.op is None else replace(self._first, op=self._first.op + number)
 
     def reading(self) -> Stamp:
         """A stamp for a read; reads are not counted."""
-        self._check()
-        return replace(self._next, op=None)
+        self.check()
+        return replace(self._first, op=None)
 
 
 class Claimant(Protocol):
