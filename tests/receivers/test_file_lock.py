@@ -10,11 +10,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from zkfence_receivers import FileReceiver, StaleToken, Stamp, StoreBusy, StoreFailed
+from zkfence_receivers._files import _lock
 from zkfence_receivers._files._lock import Locks
 
 CHILD = Path(__file__).with_name("file_child.py")
@@ -178,7 +180,59 @@ def test_a_forked_child_can_use_the_receiver_of_its_parent(start_child: Callable
     assert child.communicate(timeout=20)[0] == "the child wrote\n"
 
 
-def test_a_lock_file_that_is_deleted_while_others_wait_for_it_divides_nobody(tmp_path: Path) -> None:
+def test_a_signal_while_the_lock_is_given_back_does_not_leave_it_locked(
+    store: FileReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(set[int]):
+        armed = True
+
+        def discard(self, fd: int) -> None:
+            super().discard(fd)
+            if self.armed:
+                self.armed = False
+                raise KeyboardInterrupt
+
+    report = store.claim("report", Stamp(7, op=1))
+    monkeypatch.setattr(_lock, "_held", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        report.write(b"one")
+    report.write(b"two")
+    assert report.read() == b"two"
+
+
+def test_a_signal_between_getting_a_mutex_and_noting_it_does_not_leave_it_locked(
+    store: FileReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted:
+        """A mutex whose first acquisition succeeds, and is interrupted before it can say so."""
+
+        def __init__(self) -> None:
+            self._mutex = threading.RLock()
+            self.armed = True
+
+        def acquire(self, timeout: float) -> bool:
+            acquired = self._mutex.acquire(timeout=timeout)
+            if self.armed:
+                self.armed = False
+                raise KeyboardInterrupt
+            return acquired
+
+        def release(self) -> None:
+            self._mutex.release()
+
+    report = store.claim("report", Stamp(7, op=1))
+    interrupted = Interrupted()
+    with monkeypatch.context() as patch:
+        patch.setattr(_lock.threading, "RLock", lambda: interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            report.write(b"one")
+        with ThreadPoolExecutor(1) as another:
+            another.submit(report.write, b"two").result()
+    assert report.read() == b"two"
+
+
+@pytest.mark.parametrize("how", ["deleted", "moved"])
+def test_a_lock_file_that_goes_while_others_wait_for_it_divides_nobody(tmp_path: Path, how: str) -> None:
     with FileReceiver(tmp_path / "store") as store:
         lock_file = tmp_path / "store" / ".zkfence" / "report.lock"
         inside: list[str] = []
@@ -196,7 +250,10 @@ def test_a_lock_file_that_is_deleted_while_others_wait_for_it_divides_nobody(tmp
             thread = threading.Thread(target=wait)
             thread.start()
             assert waiting.wait(10)
-            lock_file.unlink()
+            if how == "deleted":
+                lock_file.unlink()
+            else:
+                lock_file.rename(lock_file.with_name("aside"))
         thread.join(20)
         assert inside == ["one"]
 
