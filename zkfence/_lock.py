@@ -56,7 +56,8 @@ class FencedLock:
 
         Raises `InvalidName`.
         """
-        self._client = client
+        if not isinstance(client, KazooClient):
+            raise TypeError(f"a lock needs a KazooClient first, such as zkfence.connect() makes, not {client!r}")
         self._session = Session.of(client)
         self._layout = Layout(namespace)
         self._info = info

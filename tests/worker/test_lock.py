@@ -203,6 +203,12 @@ def test_bad_lock_names_are_refused_at_once(zk: zkfence.Client, name: Any) -> No
         FencedLock(zk, name)
 
 
+@pytest.mark.parametrize("client", ["127.0.0.1:2181", None])
+def test_a_lock_without_a_client_is_refused_at_once(client: Any) -> None:
+    with pytest.raises(TypeError, match="connect"):
+        FencedLock(client, "a")
+
+
 def test_bad_options_are_refused_at_once(zk: zkfence.Client, lock: FencedLock) -> None:
     with pytest.raises(ValueError, match="info is too long"):
         FencedLock(zk, "a", info="x" * 1024)
