@@ -62,6 +62,10 @@ __all__ = [
 _ON_KAZOO = {"Client": "_client", "FencedLock": "_lock", "Grant": "_grant", "connect": "_client"}
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> object:
     if name in _ON_KAZOO:
         return getattr(import_module(f".{_ON_KAZOO[name]}", __name__), name)

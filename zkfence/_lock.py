@@ -77,7 +77,10 @@ class FencedLock:
         ``timeout`` is in seconds and counts for the whole call; ``None`` waits for ever, 0 tries once. Raises
         `LockTimeout` at the deadline, `NotConnected` where the client is not started or closed, and leaves nothing
         behind whatever is raised. A session that is lost while it waits is replaced by the client's next one, at the
-        end of the line. Not to be called from a kazoo watch callback, which would have to wake it.
+        end of the line.
+
+        Not reentrant: a thread that holds the lock would wait for itself. Not to be called from a kazoo watch callback,
+        which would have to wake it.
         """
         if timeout is None:
             grant = self._acquire(None, wait=True)

@@ -8,8 +8,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from ._files._directory import PRIVATE_FILE
 from ._files._errors import Misplaced, Unsettled
@@ -85,14 +84,6 @@ class FileReceiver(Receiver):
     def close(self) -> None:
         """Close the folders; no request may be under way. Later requests raise `StoreFailed`."""
         self._close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def mark(self, resource: str) -> Mark | None:
         names, ours = Names.of(check_name(resource, "resource")), self._root.ours

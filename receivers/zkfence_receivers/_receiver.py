@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
 
 from .words import (
     Action,
@@ -87,6 +89,17 @@ class Receiver(ABC):
     handle they come through. Errors are drawn in ``zkfence_receivers.words``; each leaves the data and the last op as
     they were (the mark may already have the newer token), but for `OutcomeUnknown`.
     """
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:  # noqa: B027  # most receivers have nothing of their own
+        """Give back what the receiver itself has opened; a client that it was given stays open."""
 
     def claim(self, resource: str, grant: Claimant | Stamp) -> Handle:
         """Tell the store of the new holder, durably, and get a handle that reads and writes.

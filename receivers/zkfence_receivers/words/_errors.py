@@ -140,6 +140,15 @@ class WrongLock(Refused):
 class WrongNamespace(WrongLock):
     """The resource is pinned to a lock of another ZooKeeper namespace (another ensemble, or one made anew)."""
 
+    def _explain(self, resource: str, stamp: Stamp, mark: Mark | None) -> str:
+        assert mark is not None
+        return (
+            f"{resource!r} is guarded by lock {mark.lock!r} of another ZooKeeper namespace than {stamp.lock!r} (what "
+            "stands before the slash is the namespace's id). Was ZooKeeper made anew, or is this another ensemble? "
+            "Its tokens cannot be compared: connect to the ensemble that the resource belongs to, or give the data "
+            "a new place (another folder or prefix) and adopt() it there"
+        )
+
 
 class ReadOnlyStamp(Refused):
     """A stamp made for reading was sent with a change."""
