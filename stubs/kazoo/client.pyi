@@ -1,19 +1,34 @@
 """The part of kazoo that zkfence uses; kazoo itself carries no types."""
 
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from socket import socket
 from typing import Any
 
-from .interfaces import IAsyncResult, IHandler
+from .interfaces import IAsyncResult, IEvent, IHandler
+from .protocol.connection import ConnectionHandler
 from .protocol.states import WatchedEvent, ZnodeStat
+from .retry import KazooRetry
 from .security import ACL
 
 class KazooClient:
     handler: IHandler
     state: str
     hosts: list[tuple[str, int]]
+    chroot: str
+    auth_data: set[tuple[str, str]]
+    last_zxid: int
+    logger: Any
     _session_timeout: int
+    _state: str
     _connection: ConnectionHandler
+    _conn_retry: KazooRetry
+    _live: IEvent
+    _stopped: IEvent
+    _writer_stopped: IEvent
+    _queue: deque[tuple[Any, Any]]
+    _pending: deque[tuple[Any, Any, int]]
+    _data_watchers: defaultdict[str, set[Callable[[WatchedEvent], object]]]
+    _child_watchers: defaultdict[str, set[Callable[[WatchedEvent], object]]]
     def __init__(
         self, hosts: str = ..., timeout: float = ..., client_id: tuple[int, bytes] | None = ..., **options: Any
     ) -> None: ...
@@ -24,11 +39,16 @@ class KazooClient:
     @property
     def connected(self) -> bool: ...
     def start(self, timeout: float = ...) -> None: ...
+    def start_async(self) -> IEvent: ...
+    def _call(self, request: Any, async_object: Any) -> bool | None: ...
+    def _reset_session(self) -> None: ...
+    def _session_callback(self, state: str) -> None: ...
     def stop(self) -> None: ...
     def close(self) -> None: ...
     def command(self, cmd: bytes = ...) -> str: ...
     def add_listener(self, listener: Callable[[str], object]) -> None: ...
     def remove_listener(self, listener: Callable[[str], object]) -> None: ...
+    def exists_async(self, path: str, watch: Callable[[WatchedEvent], object] | None = ...) -> IAsyncResult: ...
     def exists(self, path: str, watch: Callable[[WatchedEvent], object] | None = ...) -> ZnodeStat | None: ...
     def get(self, path: str, watch: Callable[[WatchedEvent], object] | None = ...) -> tuple[bytes, ZnodeStat]: ...
     def get_async(self, path: str, watch: Callable[[WatchedEvent], object] | None = ...) -> IAsyncResult: ...
@@ -62,9 +82,6 @@ class KazooClient:
     def sync(self, path: str) -> str: ...
     def sync_async(self, path: str) -> IAsyncResult: ...
     def transaction(self) -> TransactionRequest: ...
-
-class ConnectionHandler:
-    _write_sock: socket | None
 
 class TransactionRequest:
     def create(
