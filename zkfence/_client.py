@@ -27,6 +27,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 from ._connection import _lifetime
 from ._connection._contract import breaches
 from ._connection._discretion import DiscreetLogger
+from ._connection._ending import Stopped
 from ._connection._ending_connection import EndingConnection
 from ._connection._handler import Handler
 from ._connection._hosts import check_hosts
@@ -190,7 +191,8 @@ class Client(KazooClient):
         try:
             self._stopped.set()
         finally:
-            self.handler.ending.order(grace)
+            # Where there has never been a session, there is nothing to tell the servers.
+            self.handler.ending.order(grace if self._session_id else 0)
             self._queue.append((CloseInstance, None))
             self._ring()
         return True
@@ -312,8 +314,8 @@ def _told(failure: tuple[str, Exception] | None) -> str:
         return ""
     server, error = failure
     why: BaseException = error.__context__ if isinstance(error.__context__, OSError) else error
-    if isinstance(why, KazooTimeoutError):
-        return f". The last try: {server} took the connection and said nothing; does it hang, or want TLS?"
+    if isinstance(why, KazooTimeoutError | Stopped):
+        return f". The last try: {server} said nothing; does it hang, is a firewall there, or does it want TLS?"
     return f". The last try: {server}: {why}"
 
 

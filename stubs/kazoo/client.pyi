@@ -18,6 +18,7 @@ class KazooClient:
     auth_data: set[tuple[str, str]]
     last_zxid: int
     logger: Any
+    _session_id: int | None
     _session_timeout: int
     _state: str
     _connection: ConnectionHandler

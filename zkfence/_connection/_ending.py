@@ -6,6 +6,13 @@ import errno
 import time
 
 
+class Stopped(OSError):
+    """The client was stopped, and the time that was left to its connection is over."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.ECANCELED, "the client was stopped")
+
+
 class Ending:
     """Until when a connection may go on once it was told to end. Every wait of the connection's thread asks it."""
 
@@ -21,10 +28,10 @@ class Ending:
         self._at = None
 
     def within(self, seconds: float) -> float:
-        """How long to wait of ``seconds``. Raises OSError where there is no time left."""
+        """How long to wait of ``seconds``. Raises `Stopped` where there is no time left."""
         if self._at is None:
             return seconds
         left = self._at - time.monotonic()
         if left <= 0:
-            raise OSError(errno.ECANCELED, "the client was stopped")
+            raise Stopped
         return min(seconds, left)

@@ -7,6 +7,8 @@ import time
 
 from kazoo.protocol.connection import ConnectionHandler
 
+from ._ending import Stopped
+
 
 class EndingConnection(ConnectionHandler):
     """Kazoo's connection, which ends in bounded time, and keeps what its last attempt to connect has met."""
@@ -59,7 +61,8 @@ class EndingConnection(ConnectionHandler):
         try:
             timeouts = super()._connect(host, hostip, port)
         except Exception as error:
-            self.last_failure = f"{host}:{port}", error
+            if self.last_failure is None or not isinstance(error.__context__, Stopped):
+                self.last_failure = f"{host}:{port}", error
             raise
         self.last_failure = None
         return timeouts
