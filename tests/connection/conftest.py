@@ -42,11 +42,22 @@ def zk(connect: Callable[..., zkfence.Client]) -> zkfence.Client:
     return connect()
 
 
-@pytest.fixture
-def restless() -> Iterator[LocalEnsemble]:
-    """A server of the test's own, which it may pause and kill."""
+@pytest.fixture(scope="session")
+def server_to_hurt() -> Iterator[LocalEnsemble]:
     with LocalEnsemble(durable=False) as ensemble:
         yield ensemble
+
+
+@pytest.fixture
+def restless(server_to_hurt: LocalEnsemble) -> Iterator[LocalEnsemble]:
+    """A server that the test may pause and kill."""
+    (server,) = server_to_hurt.nodes
+    if not server.running:
+        server.restart()
+        server.wait_until_serving()
+    yield server_to_hurt
+    if server.running:
+        server.resume()
 
 
 class Proxy:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.protocol.connection import _CONNECTION_DROP
 
 import zkfence
 from zkfence._connection._negotiation import negotiated_timeout_of
@@ -48,17 +49,24 @@ def test_it_is_told_before_anybody_hears_that_the_client_is_connected(zkfence_en
 
 
 def test_it_follows_the_servers_and_warns_once_for_each_value(
-    connect: Connect, restless: LocalEnsemble, caplog: pytest.LogCaptureFixture, eventually: Callable[..., None]
+    connect: Connect,
+    restless: LocalEnsemble,
+    caplog: pytest.LogCaptureFixture,
+    request: pytest.FixtureRequest,
+    eventually: Callable[..., None],
 ) -> None:
     caplog.set_level(logging.WARNING, "zkfence")
     client = connect(restless.hosts, session_timeout=90.0)
     assert client.negotiated_timeout == 60.0
-    restless.nodes[0].stop()
     settings = restless.nodes[0].folder / "zoo.cfg"
-    settings.write_text(settings.read_text().replace("maxSessionTimeout=60000", "maxSessionTimeout=45000"))
-    for _ in range(2):
-        restless.nodes[0].restart()
-        eventually(lambda: client.connected and client.negotiated_timeout == 45.0, "connected again", within=20)
+    original = settings.read_text()
+    request.addfinalizer(lambda: settings.write_text(original))
+    settings.write_text(original.replace("maxSessionTimeout=60000", "maxSessionTimeout=45000"))
+    restless.nodes[0].restart()
+    eventually(lambda: client.connected and client.negotiated_timeout == 45.0, "connected again", within=20)
+    client._call(_CONNECTION_DROP, None)
+    client.retry(client.exists, "/")
+    restless.nodes[0].kill()
     told = [record.getMessage() for record in caplog.records if record.name == "zkfence"]
     assert ["60 s" in told[0], "45 s" in told[1], len(told)] == [True, True, 2]
 
@@ -78,8 +86,6 @@ def test_a_stock_client_that_is_connected_already_is_asked_without_a_word_to_the
 def test_a_stock_client_tells_it_at_the_next_connect_at_the_latest(
     stock: KazooClient, monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., None]
 ) -> None:
-    from kazoo.protocol.connection import _CONNECTION_DROP
-
     from zkfence._connection import _negotiation
 
     monkeypatch.setattr(_negotiation, "_from_loop", lambda connection: None)
