@@ -88,12 +88,8 @@ class Client(KazooClient):
 
     def _lay_connection(self) -> None:
         retry = self._conn_retry.copy()
-        if self._cheap:
-            self._connection: EndingConnection = Connection(
-                self, retry, self.logger, self._sasl_options, self.handler.ending
-            )
-        else:
-            self._connection = EndingConnection(self, retry, self.logger, self._sasl_options)
+        kind = Connection if self._cheap else EndingConnection
+        self._connection: EndingConnection = kind(self, retry, self.logger, self._sasl_options)
         follow(self, self._negotiation)
 
     @property

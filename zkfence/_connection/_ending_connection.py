@@ -8,11 +8,13 @@ import time
 from kazoo.protocol.connection import ConnectionHandler
 
 from ._ending import Stopped
+from ._handler import Handler
 
 
 class EndingConnection(ConnectionHandler):
     """Kazoo's connection, which ends in bounded time, and keeps what its last attempt to connect has met."""
 
+    handler: Handler
     last_failure: tuple[str, Exception] | None = None
     _orphan = False
 
@@ -58,6 +60,7 @@ class EndingConnection(ConnectionHandler):
                 thing.close()
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
+        self.handler.expect((hostip, port), host)
         try:
             timeouts = super()._connect(host, hostip, port)
         except Exception as error:

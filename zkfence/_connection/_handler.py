@@ -43,15 +43,14 @@ class Handler(SequentialThreadingHandler):
         bell = Doorbell()
         return bell, bell
 
-    def create_connection(
-        self, address: tuple[str, int], hostname: object = None, timeout: float | None = None, **_: object
-    ) -> Channel:
-        """A connection to ``address``; ``hostname`` is what its certificate has to be for. What kazoo says about TLS
-        is not needed: the context knows it all."""
+    def expect(self, address: tuple[str, int], name: str) -> None:
+        """The server at ``address`` has to prove that it is ``name``. Kazoo tells `create_connection` no name in 2.10,
+        and a wrong one for four-letter words in 2.11."""
+        self._names[address] = name
+
+    def create_connection(self, address: tuple[str, int], timeout: float | None = None, **_: object) -> Channel:
+        """A connection to ``address``. What kazoo says about TLS is not needed: the context knows it all."""
         address = (address[0], address[1])
-        if isinstance(hostname, str):
-            self._names[address] = hostname
-        # Asking the present server a four-letter word, kazoo 2.11 says its port for the host name, and 2.10 nothing.
         name = self._names.get(address, address[0])
         return Channel(dial(address, name, _DIAL_TIMEOUT if timeout is None else timeout, self._tls, self.ending))
 

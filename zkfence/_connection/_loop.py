@@ -7,9 +7,8 @@ import math
 import select
 import struct
 import time
-from typing import Any, Final
+from typing import Final
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, ConnectionDropped, SessionExpiredError
 from kazoo.protocol.connection import (
     _CONNECTION_DROP,
@@ -21,11 +20,9 @@ from kazoo.protocol.connection import (
 )
 from kazoo.protocol.serialization import Auth, ReplyHeader
 from kazoo.protocol.states import KeeperState
-from kazoo.retry import KazooRetry
 
 from ._channel import Channel
 from ._doorbell import Doorbell
-from ._ending import Ending
 from ._ending_connection import EndingConnection
 from ._frames import Frames
 from ._pulse import Pulse
@@ -45,13 +42,7 @@ class Connection(EndingConnection):
 
     _socket: Channel
     _read_sock: Doorbell
-
-    def __init__(
-        self, client: KazooClient, retry_sleeper: KazooRetry, logger: Any, sasl_options: Any, ending: Ending
-    ) -> None:
-        super().__init__(client, retry_sleeper, logger=logger, sasl_options=sasl_options)
-        self._ending = ending
-        self._connect_timeout = 0.0  # seconds, as told at the last connect
+    _connect_timeout = 0.0  # seconds, as told at the last connect
 
     # --- where kazoo's loop would be ------------------------------------------------------------------------------
 
@@ -70,6 +61,7 @@ class Connection(EndingConnection):
         frames, pulse = Frames(), Pulse(read_timeout, time.monotonic())
         poller = select.poll()
         poller.register(bell, select.POLLIN)
+        rings = (bell.fileno(), select.POLLIN)
         wants = 0
         while True:
             bell.answer()
@@ -79,25 +71,29 @@ class Connection(EndingConnection):
             if wants != channel.wants:
                 wants = channel.wants
                 poller.register(channel, wants)
-            wait = self._ending.within(max(pulse.due - time.monotonic(), 0))
+            wait = self.handler.ending.within(max(pulse.due - time.monotonic(), 0))
             busy = channel.at_hand or (self.client._queue and channel.has_room)
-            rung = False
+            events: list[tuple[int, int]] = []
             try:
                 sleepy = bell.doze()
                 events = poller.poll(0 if busy or not sleepy else math.ceil(wait * 1000))
-                rung = any(fd == bell.fileno() for fd, _ in events)
             finally:
-                bell.rouse(rung=rung)
-            if channel.at_hand or len(events) > rung:
-                while (piece := channel.receive()) is not None:
-                    if not piece:
-                        raise ConnectionDropped("socket connection broken")
-                    if self._digest(*frames.find(piece)) == CLOSE_RESPONSE:
-                        return CLOSE_RESPONSE
-                    pulse.heard(time.monotonic(), owing=bool(self.client._pending) or self.ping_outstanding.is_set())
-                    if not channel.at_hand:
-                        break
+                bell.rouse(rung=rings in events)
+            if (channel.at_hand or any(fd != rings[0] for fd, _ in events)) and self._take(channel, frames, pulse):
+                return CLOSE_RESPONSE
             self._beat(pulse)
+
+    def _take(self, channel: Channel, frames: Frames, pulse: Pulse) -> bool:
+        """Read what has come; tells whether it closes the session."""
+        while (piece := channel.receive()) is not None:
+            if not piece:
+                raise ConnectionDropped("socket connection broken")
+            if self._digest(*frames.find(piece)) == CLOSE_RESPONSE:
+                return True
+            pulse.heard(time.monotonic(), owing=bool(self.client._pending) or self.ping_outstanding.is_set())
+            if not channel.at_hand:
+                break
+        return False
 
     def _beat(self, pulse: Pulse) -> None:
         """All that has come is read: ping, if it is time, and give up a server that is gone."""
@@ -129,10 +125,7 @@ class Connection(EndingConnection):
                 queue.popleft()
                 result.set_exception(error)
                 continue
-            if request.type == Auth.type:
-                xid = AUTH_XID
-            else:
-                xid = self._xid = self._xid % _LAST_XID + 1
+            xid = AUTH_XID if request.type == Auth.type else self._next_xid()
             if verbose:
                 self.logger.debug("Sending request(xid=%s): %s", xid, request)
             pending.append((request, result, xid))
@@ -141,6 +134,10 @@ class Connection(EndingConnection):
             channel.send(body)
             anything = True
         return anything
+
+    def _next_xid(self) -> int:
+        self._xid = self._xid % _LAST_XID + 1
+        return self._xid
 
     def _digest(self, data: bytes, beginnings: list[int]) -> object:
         """Handle the messages that begin at these places; comes back early when the session is closed."""

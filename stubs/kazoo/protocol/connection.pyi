@@ -2,7 +2,7 @@ from threading import Thread
 from typing import Any, Final
 
 from ..client import KazooClient
-from ..interfaces import IEvent
+from ..interfaces import IEvent, IHandler
 from ..retry import KazooRetry
 from .serialization import ReplyHeader
 
@@ -15,6 +15,7 @@ _SESSION_EXPIRED: Final[object]
 
 class ConnectionHandler:
     client: KazooClient
+    handler: IHandler
     logger: Any
     sasl_options: Any
     connection_stopped: IEvent
