@@ -7,7 +7,7 @@ import select
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -59,6 +59,39 @@ def test_a_ring_ends_the_sleep(bell: Doorbell) -> None:
     ringer.join()
 
 
+class Interleaved(deque[None]):
+    """The rings of a bell, where something happens in another thread at the worst moment."""
+
+    def __init__(
+        self, *, before_counting: Callable[[], object] = bool, after_looking: Callable[[], object] = bool
+    ) -> None:
+        super().__init__()
+        self._before_counting = before_counting
+        self._after_looking = after_looking
+
+    def append(self, ring: None) -> None:
+        self._before_counting()
+        super().append(ring)
+
+    def __len__(self) -> int:
+        seen = super().__len__()
+        happen, self._after_looking = self._after_looking, bool
+        happen()
+        return seen
+
+
+def test_a_thread_that_falls_asleep_before_the_ring_is_counted_is_woken(bell: Doorbell) -> None:
+    bell._rings = Interleaved(before_counting=bell.doze)
+    bell.send(b"\0")
+    assert select.select([bell], [], [], 0)[0]
+
+
+def test_a_thread_is_woken_by_a_ring_that_comes_after_its_last_look(bell: Doorbell) -> None:
+    bell._rings = Interleaved(after_looking=lambda: bell.send(b"\0"))
+    assert bell.doze()
+    assert select.select([bell], [], [], 0)[0]
+
+
 def test_a_closed_bell_cannot_be_rung_in_a_sleep(bell: Doorbell) -> None:
     bell.doze()
     bell.close()
@@ -73,7 +106,7 @@ def test_no_ring_is_lost_between_the_last_look_and_the_sleep(bell: Doorbell) -> 
 
     def loop() -> None:
         handled = 0
-        while handled < 20_000:
+        while handled < 5_000:
             bell.answer()
             while work:
                 work.popleft()
@@ -87,7 +120,7 @@ def test_no_ring_is_lost_between_the_last_look_and_the_sleep(bell: Doorbell) -> 
     try:
         thread = threading.Thread(target=loop)
         thread.start()
-        for number in range(20_000):
+        for number in range(5_000):
             work.append(number)
             bell.send(b"\0")
             assert done.acquire(timeout=4), "a ring was lost"

@@ -13,8 +13,7 @@ import pytest
 from kazoo.exceptions import ConnectionLoss
 
 import zkfence
-from zkfence import _client
-from zkfence._connection import _contract
+from zkfence._connection import _client, _contract
 from zkfence._connection._handler import Handler
 from zkfence._connection._loop import Connection
 from zkfence.testing import LocalEnsemble
@@ -91,9 +90,9 @@ def test_a_large_answer(connect: Connect, zkfence_namespace: str) -> None:
 
 
 def test_an_idle_session_is_kept_alive(connect: Connect) -> None:
-    client = connect(session_timeout=2.0)
+    client = connect(session_timeout=1.2)
     session = client.client_id
-    time.sleep(3)
+    time.sleep(2)
     assert client.exists("/") is not None
     assert client.client_id == session
 
@@ -110,9 +109,12 @@ def test_requests_without_number_may_wait_and_a_stop_is_quick(
             answer.get(timeout=10)
     restless.nodes[0].pause()
     client.exists_async("/")
+    thread = client._connection._connection_routine
+    assert thread is not None
     started = time.monotonic()
     client.stop()
     assert time.monotonic() - started < 4
+    assert not thread.is_alive()
 
 
 def test_select_of_anything_else_is_kazoos() -> None:
