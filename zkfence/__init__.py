@@ -23,6 +23,7 @@ from ._errors import (
     MissingChroot,
     NamespaceDamaged,
     NotConnected,
+    RepairRefused,
     ZooKeeperFailed,
 )
 
@@ -50,6 +51,7 @@ __all__ = [
     "Mode",
     "NamespaceDamaged",
     "NotConnected",
+    "RepairRefused",
     "Stamp",
     "Token",
     "ZkfenceError",

@@ -10,10 +10,11 @@ from enum import Enum, auto
 from types import TracebackType
 from typing import Final, NoReturn, Self
 
-from zkfence_receivers.words import Mode, Stamp, Stamps, Token, check_name
+from zkfence_receivers.words import Mode, Refused, StaleToken, Stamp, Stamps, Token, check_name
 
 from ._core._acquiring import Granted
 from ._core._attempt import Attempt
+from ._diagnosis import diagnose
 from ._errors import ForkedError, GrantReleased, LockLost
 from ._session import Session
 from ._threads import is_there, leave_later, leave_now
@@ -130,6 +131,15 @@ class Grant:
                 first = Stamp(self.token, self._lock_id, self.holder, Mode.WRITE, 1)
                 stamps = self._stamps[resource] = Stamps(first, self.check)
         return stamps
+
+    def diagnose(self, error: StaleToken) -> Refused:
+        """What the refusal of this grant's claim means: `TokenRegressed` if ZooKeeper confirms that the grant still
+        holds the lock, for then nobody can have had a later token; otherwise, and where that is not certain within
+        five seconds, ``error`` itself. Receivers ask.
+        """
+        if os.getpid() != self._pid or self._state is not _State.HELD or error.stamp.holder != self.holder:
+            return error
+        return diagnose(self._session, self._attempt, error)
 
     def _verify(self) -> None:
         if not is_there(self._session, self.path, self._attempt.czxid):
