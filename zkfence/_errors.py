@@ -8,6 +8,9 @@
         ├── LockLost             the grant is over: session lost or node deleted
         ├── GrantReleased        the grant was released here
         ├── ForkedError          the grant belongs to the process that forked
+        ├── WouldDeadlock        the caller holds the lock already and would wait for itself
+        ├── MixedKinds           the lock is in use as another kind of lock
+        ├── TooManyLocks         the session has no room for another node
         ├── NotConnected         the client is not started, or closed
         ├── AccessDenied         ZooKeeper refuses: ACL or authentication
         ├── NamespaceDamaged     a node is missing or unreadable; nothing was changed
@@ -67,6 +70,49 @@ class ForkedError(LockError):
             "connect and acquire in the child, or send it a stamp"
         )
         self.lock_name = lock_name
+
+
+class WouldDeadlock(LockError):
+    """The same thread or task holds the lock already, and would wait for itself for ever."""
+
+    def __init__(self, lock_name: str, held: str) -> None:
+        super().__init__(
+            f"this thread or task holds {held} of lock {lock_name!r} already and would wait for itself: pass its grant "
+            "on, release it first, or make the lock with reentrant=True"
+        )
+        self.lock_name = lock_name
+        self.held = held
+
+
+class MixedKinds(LockError):
+    """One name is used for locks of different kinds, or for semaphores with different numbers of permits, at once.
+
+    ``path`` is the node of the other one. Nothing of this acquisition stays behind.
+    """
+
+    def __init__(self, lock_name: str, path: str) -> None:
+        super().__init__(
+            f"lock {lock_name!r} is in use as another kind of lock, or with another number of permits ({path}). "
+            "Use one kind per name, and let the others finish before you change it"
+        )
+        self.lock_name = lock_name
+        self.path = path
+
+
+class TooManyLocks(LockError):
+    """The session's nodes have taken all the room that one session may take; nothing was sent.
+
+    When a session ends, ZooKeeper lists its nodes in one record; one that is larger than ``jute.maxbuffer`` (1 MB)
+    takes the whole ensemble down (ZOOKEEPER-4306). ``limit`` is in bytes.
+    """
+
+    def __init__(self, lock_name: str, limit: int) -> None:
+        super().__init__(
+            f"no room for lock {lock_name!r}: the paths of this session's nodes have {limit} bytes already, and a "
+            "session that ends with more of them could stop the ensemble. Use shorter names, or further clients"
+        )
+        self.lock_name = lock_name
+        self.limit = limit
 
 
 class NotConnected(LockError):

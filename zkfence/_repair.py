@@ -7,7 +7,6 @@ import logging
 import os
 import socket
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -33,6 +32,7 @@ from ._core._raising import (
     survey,
 )
 from ._errors import LockError, NotConnected, RepairRefused
+from ._lock_base import fresh_id
 from ._session import Session
 from ._threads import DeadlinePassed, Driver, leave_later, leave_now
 
@@ -207,15 +207,15 @@ def _retire_as_holder(
     session: Session, layout: Layout, busy: Remaining, floor: int, deadline: float, acl: Sequence[ACL] | None
 ) -> Finding | Remaining:
     """Stand in line for the lock, and retire it while it is held. ``busy`` again where that takes too long."""
-    guid = uuid.uuid4().hex
+    guid = fresh_id()
     info = {"host": socket.gethostname(), "pid": os.getpid(), "info": "zkfence repair", "since": round(time.time(), 3)}
-    attempt = Attempt(layout, busy.lock_name, guid, dump(guid=guid, **info))
+    attempt = Attempt(layout, busy.lock_name, guid, dump(guid=guid, **info), book=session.book)
     lock = attempt.lock_path
     found: Finding | Remaining = busy
     try:
         try:
             with Driver(session, deadline, acl) as driver:
-                driver.run(Acquisition(attempt, session, None, fresh_namespace_id=uuid.uuid4().hex).run())
+                driver.run(Acquisition(attempt, session, None, fresh_id=fresh_id).run())
                 found = driver.run(retire(lock, floor, attempt))
         except NotConnected:
             raise
@@ -223,9 +223,9 @@ def _retire_as_holder(
             pass
         except LockError as error:
             found = Remaining(busy.lock_name, lock, str(error))
-        leave_now(session, attempt)
+        leave_now(session, [attempt])
     except BaseException:
-        leave_later(session, attempt)
+        leave_later(session, [attempt])
         raise
     return found if isinstance(found, Remaining) else _told(session, lock, found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 import zkfence
-from zkfence import FencedLock, Grant, _diagnosis
+from zkfence import FencedLock, FencedReadLock, FencedSemaphore, FencedWriteLock, Grant, _diagnosis
 from zkfence._core._operations import Effect, Landed
 from zkfence._session import Session
 from zkfence._threads import Driver
@@ -28,7 +29,7 @@ def store() -> MemoryReceiver:
 @pytest.fixture
 def deaf(monkeypatch: pytest.MonkeyPatch) -> None:
     """Grants do not hear that their node was deleted, as if the worker were paused just then."""
-    monkeypatch.setattr(Session, "watch", lambda session, event: None)
+    monkeypatch.setattr(Session, "_watch", lambda session, event: None)
 
 
 def forge(store: MemoryReceiver, grant: Grant) -> Token:
@@ -110,9 +111,10 @@ def test_a_node_of_another_session_is_not_the_grants(lock: FencedLock, store: Me
     """A wiped ensemble issues transaction ids again, and so may make the same node once more, for somebody else."""
     with lock as grant:
         forge(store, grant)
-        own, grant._attempt.session_id = grant._attempt.session_id, 1
+        attempt = grant._holding.granted.attempt
+        own, attempt.session_id = attempt.session_id, 1
         assert type(refused(store, grant)) is StaleToken
-        grant._attempt.session_id = own
+        attempt.session_id = own
 
 
 def test_what_a_cut_off_server_still_shows_is_no_confirmation(
@@ -136,8 +138,8 @@ def test_what_a_cut_off_server_still_shows_is_no_confirmation(
         grant.release()
 
 
-def test_a_grant_that_is_over_is_not_looked_into(
-    lock: FencedLock, store: MemoryReceiver, zk: zkfence.Client, monkeypatch: pytest.MonkeyPatch
+def test_a_grant_that_is_over_or_not_concerned_is_not_looked_into(
+    lock: FencedLock, store: MemoryReceiver, zk: zkfence.Client, zkfence_namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released = lock.acquire()
     forge(store, released)
@@ -157,9 +159,10 @@ def test_a_grant_that_is_over_is_not_looked_into(
         assert lost.diagnose(error) is error
     with lock as forked:
         error = refusal_of(forked)
-        assert lost.diagnose(error) is error, "it is another grant's"
+        with FencedLock(zk, "b", namespace=zkfence_namespace) as another:
+            assert another.diagnose(error) is error, "it is not its own"
         with monkeypatch.context() as patch:
-            patch.setattr(forked, "_pid", -1)
+            patch.setattr(os, "getpid", lambda: -1)
             assert forked.diagnose(error) is error
 
 
@@ -171,6 +174,24 @@ def test_a_reader_is_never_told_so(lock: FencedLock, store: MemoryReceiver) -> N
         assert type(refused(store, stamp)) is StaleToken
         error = StaleToken("report", stamp, store.mark("report"))
         assert grant.diagnose(error) is error
+
+
+def test_the_grant_of_a_read_lock_is_never_told_so(
+    zk: zkfence.Client, store: MemoryReceiver, zkfence_namespace: str
+) -> None:
+    with FencedReadLock(zk, "a", namespace=zkfence_namespace) as grant:
+        forge(store, grant)
+        assert type(refused(store, grant)) is StaleToken
+
+
+def test_whoever_writes_alone_is_told_so(zk: zkfence.Client, store: MemoryReceiver, zkfence_namespace: str) -> None:
+    with FencedWriteLock(zk, "a", namespace=zkfence_namespace) as grant:
+        forge(store, grant)
+        assert type(refused(store, grant)) is TokenRegressed
+    with FencedSemaphore(zk, "s", permits=2, namespace=zkfence_namespace) as permit:
+        of_slot = MemoryReceiver()
+        forge(of_slot, permit)
+        assert type(refused(of_slot, permit)) is TokenRegressed
 
 
 def test_a_stamp_from_elsewhere_is_never_told_so(lock: FencedLock, store: MemoryReceiver) -> None:
@@ -186,7 +207,7 @@ def test_a_diagnosis_that_fails_leaves_what_is_sure(
     failure: Exception = [zkfence.NotConnected("closed"), RuntimeError("a bug"), TimeoutError()][number]
 
     class FailingDriver(Driver):
-        def _do(self, effect: Effect) -> Landed | None:
+        def _do(self, effect: Effect) -> Landed | set[str] | None:
             raise failure
 
     with lock as grant:
@@ -201,7 +222,7 @@ def test_a_ctrl_c_in_a_diagnosis_gets_through_and_breaks_nothing(
     lock: FencedLock, store: MemoryReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class InterruptedDriver(Driver):
-        def _do(self, effect: Effect) -> Landed | None:
+        def _do(self, effect: Effect) -> Landed | set[str] | None:
             super()._do(effect)
             raise KeyboardInterrupt
 

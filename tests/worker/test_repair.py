@@ -11,8 +11,16 @@ from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
 import zkfence
-from zkfence import EpochExhausted, FencedLock, NamespaceDamaged, RepairRefused, Token, _repair
-from zkfence._core._layout import contenders_in
+from zkfence import (
+    EpochExhausted,
+    FencedLock,
+    FencedReadLock,
+    FencedSemaphore,
+    NamespaceDamaged,
+    RepairRefused,
+    Token,
+    _repair,
+)  # fmt: skip
 from zkfence._core._operations import Effect, Landed
 from zkfence._repair import Remaining, Repair, plan, repair
 from zkfence._threads import Driver
@@ -24,7 +32,7 @@ Eventually = Callable[..., None]
 HIGH = Token.of(7, 41)
 
 
-def once(lock: FencedLock) -> zkfence.Token:
+def once(lock: FencedLock | FencedReadLock) -> zkfence.Token:
     with lock.acquire(timeout=10) as grant:
         return grant.token
 
@@ -184,7 +192,7 @@ def test_a_repair_that_dies_anywhere_can_be_run_again(
     dies_at = 0
 
     class MortalDriver(Driver):
-        def _do(self, effect: Effect) -> Landed | None:
+        def _do(self, effect: Effect) -> Landed | set[str] | None:
             nonlocal effects
             effects += 1
             if effects == dies_at and not after_sending:
@@ -249,18 +257,39 @@ def test_trouble_with_one_lock_is_told_and_the_others_are_raised(
     assert c.path.endswith("/c/readme")
 
 
-def test_a_semaphores_queue_is_left_alone(zk: KazooClient, zkfence_namespace: str) -> None:
-    """Its grants carry the tokens of its slots' locks, and nobody in front of a contender can be told not to hold."""
-    once(FencedLock(zk, "a", namespace=zkfence_namespace))
-    contender = zk.create(f"{zkfence_namespace}/locks/a/1/s3-", ephemeral=True, sequence=True)
-    try:
-        if not contenders_in((contender.rpartition("/")[2],)):
-            pytest.skip("there are no semaphores yet")
-        done = repair(zk, HIGH, namespace=zkfence_namespace)
-        assert (done.retired, done.remaining) == (0, ())
-        assert zk.exists(contender)
-    finally:
-        zk.delete(contender)
+def test_permits_are_kept_and_their_slots_raised_when_they_are_free(
+    zk: KazooClient, other_zk: zkfence.Client, zkfence_namespace: str
+) -> None:
+    """A semaphore's own queue is no matter: its grants carry the tokens of its slots' locks."""
+    semaphore = FencedSemaphore(zk, "s", permits=2, namespace=zkfence_namespace)
+    for _ in range(2):
+        with semaphore.acquire(timeout=10), semaphore.acquire(timeout=10):
+            pass  # both slots are known
+    with semaphore.acquire(timeout=10) as permit:
+        done = repair(other_zk, HIGH, namespace=zkfence_namespace, wait=0.3)
+        assert (names(done), done.retired) == ([permit.lock_name], 1)
+        permit.check()
+        with semaphore.acquire(timeout=10) as second:
+            assert second.token > HIGH
+    assert repair(other_zk, HIGH, namespace=zkfence_namespace).remaining == ()
+    with semaphore.acquire(timeout=10) as first, semaphore.acquire(timeout=10) as second:
+        assert min(first.token, second.token) > HIGH
+
+
+def test_readers_are_waited_for_and_those_behind_queue_anew(
+    connect: Callable[..., zkfence.Client], zkfence_namespace: str, nodes: Nodes, in_background: Start,
+    eventually: Eventually,
+) -> None:  # fmt: skip
+    admin = connect()
+    first, second, late = (FencedReadLock(connect(), "a", namespace=zkfence_namespace) for _ in range(3))
+    with first, second.acquire(timeout=10) as reader:
+        repairing = in_background(lambda: repair(admin, HIGH, namespace=zkfence_namespace))
+        eventually(lambda: len(nodes.contenders("a")) == 3, "the repair stands in line")
+        behind = in_background(lambda: once(late))
+        eventually(lambda: len(nodes.contenders("a")) == 4, "a reader waits behind it")
+        reader.check()
+    assert repairing.result().remaining == ()
+    assert behind.result() > HIGH
 
 
 def test_what_a_repair_makes_is_as_private_as_the_namespace(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from zkfence_receivers.words import InvalidName, encode_component
 
@@ -15,20 +16,40 @@ FORMAT: Final = 1
 EPOCHS: Final = 2**32
 CEILING: Final = 2**31 - 2**20  # a path that has handed out this number, or a negative one, is closed
 
-CONTENDER_PREFIX: Final = "x-"
 MAX_CONTENDER_BYTES: Final = 1024
-_CONTENDER: Final = re.compile(r"x-([0-9]{10}|-[0-9]{9,10})", re.ASCII)
+_CONTENDER: Final = re.compile(r"([xr]-|s[1-9][0-9]{0,8}-)([0-9]{10}|-[0-9]{9,10})", re.ASCII)
+_DIGITS: Final = 10
 
 
-def sequence_of(name: str) -> int | None:
-    """The number of a contender's node name; ``None`` for a name that no contender has."""
+class Contender(NamedTuple):
+    """A contender, as its node's name tells it. A closing number may stand on several nodes, of different prefixes."""
+
+    number: int
+    prefix: str
+    name: str
+
+
+def contender_of(name: str) -> Contender | None:
+    """The contender of a node's name; ``None`` for a name that no contender has."""
     match = _CONTENDER.fullmatch(name)
-    return None if match is None else int(match[1])
+    return None if match is None else Contender(int(match[2]), match[1], name)
 
 
-def contenders_in(names: tuple[str, ...]) -> dict[int, str]:
-    """Number to name, of those children that are contenders; anything else under the path is ignored."""
-    return {number: name for name in names if (number := sequence_of(name)) is not None}
+def sequence_of(path: str) -> int:
+    """The number at the end of the path that ZooKeeper gave to a contender."""
+    contender = contender_of(path.rpartition("/")[2])
+    assert contender is not None
+    return contender.number
+
+
+def contender_name(prefix: str, number: int) -> str:
+    """The name that ZooKeeper gives to a contender."""
+    return f"{prefix}{number:0{_DIGITS}d}"
+
+
+def contenders_in(names: Iterable[str]) -> list[Contender]:
+    """Those children that are contenders, in no order; anything else under a counter path is ignored."""
+    return [contender for name in names if (contender := contender_of(name)) is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +83,11 @@ class Layout:
 
 def counter_path(lock: str, epoch: int) -> str:
     return f"{lock}/{epoch}"
+
+
+def slot_name(lock_name: str, slot: int) -> str:
+    """The name of the exclusive lock that is one slot of a semaphore."""
+    return f"{lock_name}#{slot}"
 
 
 def dump(**fields: object) -> bytes:
@@ -99,3 +125,17 @@ def load_epoch(path: str, data: bytes) -> int:
     if not data.isdigit() or len(data) > len(str(EPOCHS)):
         raise NamespaceDamaged(path, "its data is no epoch")
     return int(data)
+
+
+def dump_watermark(number: int) -> bytes:
+    """The counter path's data: every contender up to ``number`` is gone."""
+    return dump(gone=number)
+
+
+def load_watermark(data: bytes) -> int:
+    """Every contender up to this number is gone; -1 where nothing is known: it only saves a listing."""
+    try:
+        fields = json.loads(data) if data else {}
+        return int(fields["gone"]) if fields.get("v") == FORMAT else -1
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return -1

@@ -47,9 +47,9 @@ def _contenders(zk: KazooClient, lock_name: str, namespace: str) -> Iterator[str
     try:
         for epoch in sorted(int(child) for child in zk.get_children(lock) if child.isdigit()):
             path = counter_path(lock, epoch)
-            for number, name in sorted(contenders_in(tuple(zk.get_children(path))).items()):
-                if 0 <= number < CEILING:
-                    yield f"{path}/{name}"
+            for contender in sorted(contenders_in(zk.get_children(path))):
+                if 0 <= contender.number < CEILING:
+                    yield f"{path}/{contender.name}"
     except NoNodeError:
         return
 
