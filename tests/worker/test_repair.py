@@ -395,6 +395,17 @@ def test_workers_that_remember_the_former_id_stamp_the_new_one(
     assert id_of(lock) == "cafe"
 
 
+def test_workers_notice_a_new_id_also_where_the_token_was_passed_long_ago(
+    lock: FencedLock, other: FencedLock, zk: KazooClient, zkfence_namespace: str
+) -> None:
+    once(lock)
+    repair(zk, HIGH, namespace=zkfence_namespace)
+    assert id_of(lock) == id_of(other)
+    done = repair(zk, HIGH, namespace=zkfence_namespace, namespace_id="cafe")
+    assert done.retired == 1
+    assert id_of(lock) == id_of(other) == "cafe"
+
+
 def test_a_holder_under_the_former_id_is_left_for_the_next_run(
     lock: FencedLock, other: FencedLock, zk: KazooClient, zkfence_namespace: str
 ) -> None:
