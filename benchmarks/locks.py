@@ -21,9 +21,10 @@ from ._locks._results import Results
 from ._locks._run import SESSION_TIMEOUT, Plan, run, steps
 from ._locks._servers import Servers
 
-_MOST: Final = 5  # a cell is cut at this many times --seconds, whether everybody has had the lock or not
+_MOST: Final = 5  # a cell is cut at this many times --seconds, …
+_MOST_SECONDS: Final = 10.0  # … or at this, if it is more, whether everybody has had the lock or not
 _INTERRUPTED: Final = 130
-_FILE_WIDTH: Final = 110  # columns, where no terminal tells
+_FILE_WIDTH: Final = 120  # columns, where no terminal tells
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,7 +55,7 @@ def _plan(options: Options, notes: Console) -> Plan:
     if any(contender in CURATORS for contender in contenders):
         _curator.compile_worker(classes)
     logs.mkdir(parents=True, exist_ok=True)
-    window = Window(options.seconds, _MOST * options.seconds)
+    window = Window(options.seconds, max(_MOST * options.seconds, _MOST_SECONDS))
     return Plan(contenders, options.rows, options.rounds, window, options.warm_up, classes, logs)
 
 

@@ -13,7 +13,7 @@ from ._worker_process import WorkerFailed, WorkerProcess
 
 _ANSWER_TIMEOUT: Final = 60.0
 _LINE_TIMEOUT: Final = 180.0  # a thousand contenders list a thousand nodes each
-_LOOK_EVERY: Final = 0.25
+_LOOK_EVERY: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How long a cell is measured, in seconds: at least ``least``, then until everybody in the line has had the lock
-    once, but no longer than ``most``."""
+    """How long a cell is measured, in seconds: at least ``least``, then until there were as many cycles as there are
+    contenders, but no longer than ``most``."""
 
     least: float
     most: float
@@ -69,19 +69,28 @@ def _measure(worker: WorkerProcess, servers: Servers, row: Row, lock_name: str, 
     if row.contended and not servers.wait_for_contenders(row.size + 1, _LINE_TIMEOUT):
         raise WorkerFailed(f"not all stood in line after {_LINE_TIMEOUT:g} s")
     worker.ask("go", timeout=_ANSWER_TIMEOUT)
-    time.sleep(window.settling)
-    first = _Sample.take(worker, servers)
-    turns = row.size if row.contended else 0
-    while True:
-        last = _Sample.take(worker, servers)
-        elapsed = last.seconds - first.seconds
-        if elapsed >= window.most or (elapsed >= window.least and last.cycles - first.cycles >= turns):
-            break
-        time.sleep(_LOOK_EVERY if elapsed >= window.least else window.least - elapsed)
+    gone = _Sample.take(worker, servers)
+    # Alone, everybody opens a lock of his own; the one that they contend for was opened by who held it before `go`.
+    first = _later(worker, servers, gone, window.settling, 0 if row.contended else row.size, window.most)
+    last = _later(worker, servers, first, window.least, row.size, window.most)
     worker.stop(timeout=_ANSWER_TIMEOUT)
     if not servers.wait_for_contenders(0, _ANSWER_TIMEOUT):
         raise WorkerFailed("its nodes outlived its session")
     return last.since(first)
+
+
+def _later(
+    worker: WorkerProcess, servers: Servers, earlier: _Sample, least: float, cycles: int, most: float
+) -> _Sample:
+    """The state after ``least`` seconds and so many cycles, or after ``most`` seconds."""
+    pause = least
+    while True:
+        time.sleep(pause)
+        sample = _Sample.take(worker, servers)
+        elapsed = sample.seconds - earlier.seconds
+        if elapsed >= most or (elapsed >= least and sample.cycles - earlier.cycles >= cycles):
+            return sample
+        pause = max(_LOOK_EVERY, least - elapsed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ def save_results(path: Path, all_results: Sequence[Results], facts: Mapping[str,
 
 def save_plot(path: Path, all_results: Sequence[Results], facts: Mapping[str, str]) -> str:
     """Returns where it is, or why there is none."""
+    if not all_results:
+        return "no plot: nothing was measured"
     if find_spec("matplotlib") is None:
         return "no plot: matplotlib is not installed (`make bench-locks` does it)"
     from ._plot import save

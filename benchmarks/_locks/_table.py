@@ -24,8 +24,8 @@ _NOTHING = "–"
 def rates(results: Results) -> Table:
     """What was measured: a line for each contender in each row."""
     table = _table(f"Acquire and release, on {results.title}")
-    table.add_column("row")
-    table.add_column("contender")
+    table.add_column("row", no_wrap=True)
+    table.add_column("contender", no_wrap=True)
     for heading in (
         "cycles/s",
         "min – max",
@@ -45,8 +45,8 @@ def rates(results: Results) -> Table:
 def ratios(results: Results) -> Table:
     """What is asked of zkfence, and whether it was reached. The targets are for one server."""
     table = _table(f"Ratios of the rates, on {results.title}")
-    table.add_column("ratio")
-    table.add_column("row")
+    table.add_column("ratio", no_wrap=True)
+    table.add_column("row", no_wrap=True)
     for heading in ("ratio", "min – max", "target", "aim"):
         table.add_column(heading, justify="right")
     table.add_column("reached")
@@ -58,7 +58,7 @@ def ratios(results: Results) -> Table:
             table.add_section()
     for limit in LIMITS:
         if limit.subject in results.contenders and limit.row in results.rows:
-            label = f"{limit.subject.name}, bytes received per cycle"
+            label = f"{limit.subject.name}, bytes per cycle"
             table.add_row(label, limit.row.title, *_limited(results, limit))
     return table
 
