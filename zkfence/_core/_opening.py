@@ -57,8 +57,9 @@ def find_epoch(attempt: Attempt, namespace_id: str, *, closed: int | None = None
         changes: list[Create | Delete | SetData] = []
         lock_node: Node | None = None
         if isinstance(found_lock, NoNode):
-            if attempt.path:  # its parents are gone, and so is the node
+            if attempt.path:  # its parents are gone, and so is the node, which alone could prove a closure
                 attempt.gone()
+                closed = None
         else:
             lock_node = land(found_lock)
             assert lock_node is not None
@@ -105,10 +106,13 @@ def _is_gone(path: str) -> Steps[bool]:
 
 
 def _check_issued(attempt: Attempt, current: int) -> Steps[None]:
-    """A lock's epoch above ``/epoch`` is damage, unless ``/epoch`` was raised since it was read."""
+    """A lock's epoch above ``/epoch`` is damage, unless one of them was changed, or all was made anew, in between."""
     layout = attempt.layout
-    (found,) = yield from read(Get(layout.epoch))
-    if not isinstance(found, NoNode) and load_epoch(layout.epoch, land(found).data) < current:
+    before, found, after = yield from read(Get(attempt.lock_path), Get(layout.epoch), Get(attempt.lock_path))
+    if any(isinstance(each, NoNode) for each in (before, found, after)):
+        return
+    is_same = land(before).stat.czxid == land(after).stat.czxid
+    if is_same and load_epoch(layout.epoch, land(found).data) < load_lock_epoch(attempt.lock_path, land(before).data):
         raise NamespaceDamaged(layout.epoch, f"it is lower than epoch {current} of {attempt.lock_path}")
 
 
@@ -117,7 +121,10 @@ def make_namespace(layout: Layout, identity: bytes, issued: int = 0) -> Steps[No
 
     ``identity`` is the data of its node, ``issued`` the epoch that counts as the last one issued.
     """
-    found, locks, epoch = yield from read(Get(layout.namespace), Get(layout.locks), Get(layout.epoch))
+    # The namespace once more behind the others: what is missing in between may have gone with the whole of it.
+    found, locks, epoch, still = yield from read(
+        Get(layout.namespace), Get(layout.locks), Get(layout.epoch), Get(layout.namespace)
+    )
     if isinstance(found, NoNode):
         (root,) = yield from read(Get("/"))
         if isinstance(root, NoNode):
@@ -132,6 +139,8 @@ def make_namespace(layout: Layout, identity: bytes, issued: int = 0) -> Steps[No
         node: Node = land(found)
         if not isinstance(epoch, NoNode):
             return  # somebody else has made it since
+        if isinstance(still, NoNode) or land(still).stat.czxid != node.stat.czxid:
+            return
         if node.data or not isinstance(locks, NoNode):
             raise NamespaceDamaged(layout.epoch, "the namespace is there, but the last epoch that it issued is not")
         head = SetData(layout.namespace, identity, node.stat.version)  # a bare node that an administrator has made
