@@ -17,6 +17,7 @@
         ├── MissingChroot        the path behind the hosts does not exist
         ├── ForeignNode          somebody else's node stands where a contender belongs
         ├── EpochExhausted       2**32 epochs were issued in the namespace
+        ├── RepairRefused        a repair command would do harm, or is at the wrong place
         └── ZooKeeperFailed      ZooKeeper answered with an error that a lock cannot handle
 """
 
@@ -161,6 +162,10 @@ class EpochExhausted(LockError):
             f"namespace {namespace} has issued its last epoch; use another namespace, and fewer lock names that are new"
         )
         self.namespace = namespace
+
+
+class RepairRefused(LockError):
+    """A repair would probably do harm, or has nothing to work on; nothing was changed."""
 
 
 class ZooKeeperFailed(LockError):

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+from zkfence_receivers.words import Refused, StaleToken
+
+from ._diagnosis import diagnose
 from ._grant_base import GrantBase
 from ._holding import Holding
 from ._threads import leave_later, leave_now
@@ -67,6 +70,13 @@ class Grant(GrantBase):
         It may release, acquire, and call ZooKeeper. It is not called after a release.
         """
         self._holding.when_lost(lambda: self._holding.session.client.handler.spawn(self._call, callback))
+
+    def diagnose(self, error: StaleToken) -> Refused:
+        """What the refusal of this grant's claim means: `TokenRegressed` if ZooKeeper confirms that the grant still
+        holds the lock, for then nobody can have had a later token; otherwise, and where that is not certain within
+        five seconds, ``error`` itself. Receivers ask.
+        """
+        return error if self._is_released else diagnose(self._holding, error)
 
     def release(self) -> None:
         """Give the lock back: delete exactly the own node, and wait for the answer, for one session timeout at most.

@@ -7,7 +7,7 @@ from typing import Final
 
 from .._errors import EpochExhausted, MissingChroot, NamespaceDamaged
 from ._attempt import Attempt
-from ._layout import EPOCHS, counter_path, dump, load_epoch, load_lock_epoch
+from ._layout import EPOCHS, Layout, counter_path, dump, load_epoch, load_lock_epoch
 from ._operations import (
     BadVersion,
     ConnectionLost,
@@ -50,7 +50,7 @@ def find_epoch(attempt: Attempt, namespace_id: str, *, closed: int | None = None
             reads.append(Get(counter_path(lock, closed)))
         found_epoch, found_lock, *found_counter = yield from read(*reads)
         if isinstance(found_epoch, NoNode):
-            yield from _make_namespace(attempt, namespace_id)
+            yield from make_namespace(layout, dump(id=namespace_id))
             continue
         epoch_node: Node = land(found_epoch)
         issued = load_epoch(layout.epoch, epoch_node.data)
@@ -116,14 +116,15 @@ def _check_issued(attempt: Attempt, current: int) -> Steps[None]:
         raise NamespaceDamaged(layout.epoch, f"it is lower than epoch {current} of {attempt.lock_path}")
 
 
-def _make_namespace(attempt: Attempt, namespace_id: str) -> Steps[None]:
-    """Make the namespace whole, in one transaction, or find that somebody else has. Half a namespace is damage."""
-    layout = attempt.layout
+def make_namespace(layout: Layout, identity: bytes, issued: int = 0) -> Steps[None]:
+    """Make the namespace whole, in one transaction, or find that somebody else has. Half a namespace is damage.
+
+    ``identity`` is the data of its node, ``issued`` the epoch that counts as the last one issued.
+    """
     # The namespace once more behind the others: what is missing in between may have gone with the whole of it.
     found, locks, epoch, still = yield from read(
         Get(layout.namespace), Get(layout.locks), Get(layout.epoch), Get(layout.namespace)
     )
-    identity = dump(id=namespace_id)
     if isinstance(found, NoNode):
         (root,) = yield from read(Get("/"))
         if isinstance(root, NoNode):
@@ -144,6 +145,6 @@ def _make_namespace(attempt: Attempt, namespace_id: str) -> Steps[None]:
             raise NamespaceDamaged(layout.epoch, "the namespace is there, but the last epoch that it issued is not")
         head = SetData(layout.namespace, identity, node.stat.version)  # a bare node that an administrator has made
     try:
-        yield from ask(Multi((head, Create(layout.epoch, b"0"), Create(layout.locks))))
+        yield from ask(Multi((head, Create(layout.epoch, str(issued).encode()), Create(layout.locks))))
     except (NodeExists, NoNode, BadVersion, NotEmpty, ConnectionLost):
         yield Jitter(0)
