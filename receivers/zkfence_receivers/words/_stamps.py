@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 from ._errors import Refused, StaleToken
-from ._stamp import Stamp
+from ._stamp import Mode, Stamp
 
 
 class Stamps:
@@ -39,7 +39,7 @@ class Stamps:
     def reading(self) -> Stamp:
         """A stamp for a read; reads are not counted."""
         self.check()
-        return replace(self._first, op=None)
+        return replace(self._first, op=None, mode=Mode.READ)
 
 
 class Claimant(Protocol):
