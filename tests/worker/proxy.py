@@ -261,7 +261,8 @@ class Link:
     def _requests(self) -> None:
         self._pass_on(_frame(self._client), self._server, self._proxy.to_server)  # the session's handshake
         while (frame := _frame(self._client)) and not self._cut.is_set():
-            request = Request(*struct.unpack_from(">ii", frame, 4), frame[12:])
+            xid, opcode = struct.unpack_from(">ii", frame, 4)
+            request = Request(xid, opcode, frame[12:])
             strike = self._proxy.request_seen(request, len(frame))
             if strike is not None and strike.at_reply:
                 self._awaited[request.xid] = strike
