@@ -79,7 +79,7 @@ def test_whatever_is_lost_of_an_acquisition_there_is_one_own_node_and_then_none(
             assert nodes.contenders(lock.name) == [grant.path]
         eventually(
             lambda name=lock.name: nodes.contenders(name) == [],
-            f"nothing stays behind; lost was {what} number {number}",
+            f"nothing stays behind; lost was {what} {number}",
         )
         if not strike.done.is_set():
             assert number >= (3 if known else 6), "every request of the acquisition and of the release had its turn"
