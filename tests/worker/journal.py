@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
@@ -19,23 +17,26 @@ class Journal:
         self._path = path
         zk.ensure_path(path)
 
-    def enter(self, client: KazooClient, grant: Grant) -> bool:
-        """``False``: the grant's node is gone, so nothing was entered."""
+    def enter(self, client: KazooClient, grant: Grant, *, shared: bool = False) -> bool:
+        """``shared``: a reader's. ``False``: the grant's node is gone, so nothing was entered."""
         transaction = client.transaction()
         transaction.check(grant.path, -1)
-        transaction.create(f"{self._path}/entry-", str(grant.token).encode(), sequence=True)
+        transaction.create(f"{self._path}/entry-", f"{grant.token} {int(shared)}".encode(), sequence=True)
         checked, _ = transaction.commit()
         if isinstance(checked, NoNodeError):
             return False
         assert not isinstance(checked, Exception), checked
         return True
 
-    def tokens(self) -> list[int]:
-        """The entries' tokens, the first entry first."""
-        return [int(self._zk.get(f"{self._path}/{name}")[0]) for name in sorted(self._zk.get_children(self._path))]
-
     def check(self) -> list[int]:
-        """Assert that no grant was live after a later one had been; the tokens of the grants, each once."""
-        tokens = self.tokens()
-        assert all(one <= next_one for one, next_one in pairwise(tokens)), "an older grant was live after a newer one"
-        return sorted(set(tokens))
+        """Assert that no grant was live after a later one had been, but readers beside readers; the tokens of all
+        grants, each once."""
+        latest = latest_alone = -1
+        tokens: set[int] = set()
+        for name in sorted(self._zk.get_children(self._path)):
+            token, shared = map(int, self._zk.get(f"{self._path}/{name}")[0].split())
+            assert token >= (latest_alone if shared else latest), "an older grant was live after a newer one"
+            latest = max(latest, token)
+            latest_alone = latest_alone if shared else token
+            tokens.add(token)
+        return sorted(tokens)

@@ -16,7 +16,7 @@ from kazoo.exceptions import NoNodeError, NotEmptyError
 from kazoo.recipe.lock import Lock as KazooLock
 
 import zkfence
-from zkfence import FencedLock
+from zkfence import FencedLock, FencedReadLock
 from zkfence._core._layout import CEILING, counter_path
 from zkfence.testing import LocalEnsemble
 
@@ -206,30 +206,36 @@ class Vandal:
                 self._zk.delete(f"{path}/{self._random.choice(names)}")
 
 
+@pytest.mark.parametrize("readers", [0, 2], ids=["exclusive", "readers too"])  # of every session's four threads
 @pytest.mark.parametrize(
     ("seed", "strikes"),
-    [(1, 30), *(pytest.param(seed, 1000, marks=pytest.mark.long) for seed in (2, 3))],
+    [(1, 30), *(pytest.param(seed, 500, marks=pytest.mark.long) for seed in (2, 3))],
 )
 def test_deletions_while_others_roll_wait_and_hold(
     connect: Callable[..., zkfence.Client], zkfence_namespace: str, monkeypatch: pytest.MonkeyPatch, nodes: Nodes,
-    in_background: Start, eventually: Callable[..., None], seed: int, strikes: int,
+    in_background: Start, eventually: Callable[..., None], seed: int, strikes: int, readers: int,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(FencedLock, "_ceiling", 6)  # it is rolled all the time
+    for kind in (FencedLock, FencedReadLock):
+        monkeypatch.setattr(kind, "_ceiling", 6)  # it is rolled all the time
     sessions = [connect() for _ in range(3)]
     zk = connect()
     journal = Journal(zk, f"/journal{zkfence_namespace}")
     over = threading.Event()
     granted: list[int] = []
 
-    def contend(client: zkfence.Client) -> None:
-        lock = FencedLock(client, "a", namespace=zkfence_namespace)
+    def contend(client: zkfence.Client, *, shared: bool) -> None:
+        lock = (FencedReadLock if shared else FencedLock)(client, "a", namespace=zkfence_namespace)
         while not over.is_set():
             with lock.acquire(timeout=30) as grant:
                 granted.append(grant.token)
-                if journal.enter(client, grant):
-                    journal.enter(client, grant)
+                if journal.enter(client, grant, shared=shared):
+                    journal.enter(client, grant, shared=shared)
 
-    contending = [in_background(lambda client=client: contend(client)) for client in sessions for _ in range(4)]  # type: ignore[misc]
+    contending = [
+        in_background(lambda client=client, number=number: contend(client, shared=number < readers))  # type: ignore[misc]
+        for client in sessions
+        for number in range(4)
+    ]
     vandal = Vandal(zk, zkfence_namespace, seed)
     for _ in range(strikes):
         vandal.strike()
