@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -194,15 +195,13 @@ def test_an_acquisition_that_hears_nothing_meets_its_deadline_and_leaves_nothing
 def test_a_heartbeat_whose_reply_is_lost_costs_no_grant(
     proxy: Proxy, nodes: Nodes, zkfence_namespace: str, eventually: Eventually
 ) -> None:
-    timeout = 3.0
-    with zkfence.connect(proxy.address, session_timeout=timeout) as client:
+    with zkfence.connect(proxy.address, session_timeout=6.0) as client:
         lock = FencedLock(client, "a", namespace=zkfence_namespace)
         with lock.acquire() as grant:
             strike = proxy.lose_reply(of(MULTI))
-            assert strike.done.wait(timeout), "there is a heartbeat"
-            beats = proxy.requests[MULTI]
-            assert not grant.lost.wait(timeout), "the session has lived on by the next ones"
-            assert proxy.requests[MULTI] > beats
+            assert strike.done.wait(6), "there is a heartbeat"
+            deadline = time.monotonic() + grant.remaining()
+            eventually(lambda: time.monotonic() + grant.remaining() > deadline + 0.5, "the next ones put it off")
             grant.check()
             assert nodes.contenders("a") == [grant.path]
 
