@@ -193,17 +193,34 @@ def test_an_acquisition_that_hears_nothing_meets_its_deadline_and_leaves_nothing
 
 
 def test_a_heartbeat_whose_reply_is_lost_costs_no_grant(
-    proxy: Proxy, nodes: Nodes, zkfence_namespace: str, eventually: Eventually
+    zkfence_ensemble: LocalEnsemble, nodes: Nodes, zkfence_namespace: str, in_background: Start, eventually: Eventually
 ) -> None:
-    with zkfence.connect(proxy.address, session_timeout=6.0) as client:
-        lock = FencedLock(client, "a", namespace=zkfence_namespace)
-        with lock.acquire() as grant:
-            strike = proxy.lose_reply(of(MULTI))
-            assert strike.done.wait(6), "there is a heartbeat"
-            deadline = time.monotonic() + grant.remaining()
-            eventually(lambda: time.monotonic() + grant.remaining() > deadline + 0.5, "the next ones put it off")
-            grant.check()
-            assert nodes.contenders("a") == [grant.path]
+    """Whenever between two beats the lock was granted."""
+    timeout, phases = 6.0, 6
+
+    def hold(phase: int) -> None:
+        name = f"a{phase}"
+        with (
+            Proxy(zkfence_ensemble.nodes[0].address) as proxy,
+            zkfence.connect(proxy.address, session_timeout=timeout) as client,
+        ):
+            lock = FencedLock(client, name, namespace=zkfence_namespace)
+            lock.acquire().release()  # from now on the heart beats
+            time.sleep(timeout / 6 * phase / phases)
+            with lock.acquire() as grant:
+                strike = proxy.lose_reply(of(MULTI))
+                assert strike.done.wait(timeout), "there is a heartbeat"
+                deadline = time.monotonic() + grant.remaining()
+                eventually(
+                    lambda: grant.lost.is_set() or time.monotonic() + grant.remaining() > deadline + timeout / 12,
+                    "the next ones put the deadline off",
+                )
+                grant.check()
+                assert nodes.contenders(name) == [grant.path]
+
+    holding = [in_background(lambda phase=phase: hold(phase)) for phase in range(phases)]  # type: ignore[misc]
+    for each in holding:
+        each.result()
 
 
 def test_a_lock_is_not_granted_on_a_dying_node_of_the_session_before(
