@@ -117,7 +117,6 @@ def counter_of_token(namespace: str, token: zkfence.Token) -> str:
     return f"{namespace}/locks/a/{token.epoch}"
 
 
-@pytest.mark.xfail(strict=True, raises=ValueError, reason="int() of more than 4,300 digits")
 def test_a_number_beyond_every_epoch_beside_the_counter_path_does_not_block(
     lock: FencedLock, other: FencedLock, zk: zkfence.Client, zkfence_namespace: str
 ) -> None:
@@ -126,7 +125,6 @@ def test_a_number_beyond_every_epoch_beside_the_counter_path_does_not_block(
     other.acquire(timeout=5).release()
 
 
-@pytest.mark.xfail(strict=True, raises=zkfence.LockTimeout, reason="the roll tries the same epoch again and again")
 def test_a_node_in_the_place_of_the_next_counter_path_does_not_block(
     lock: FencedLock, zk: zkfence.Client, zkfence_namespace: str
 ) -> None:
@@ -139,7 +137,6 @@ def test_a_node_in_the_place_of_the_next_counter_path_does_not_block(
         assert grant.token > first
 
 
-@pytest.mark.xfail(strict=True, raises=zkfence.LockTimeout, reason="it is waited for, and never leaves")
 @pytest.mark.parametrize("name", ["x-0000000000", "r-0000000000"])
 def test_a_lasting_node_with_a_contenders_name_is_named(
     lock: FencedLock, zk: zkfence.Client, nodes: Nodes, name: str

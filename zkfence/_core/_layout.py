@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from zkfence_receivers.words import InvalidName, encode_component
 
@@ -52,6 +52,14 @@ def contenders_in(names: Iterable[str]) -> list[Contender]:
     return [contender for name in names if (contender := contender_of(name)) is not None]
 
 
+_EPOCH: Final = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
+
+
+def epochs_in(names: Iterable[str]) -> list[int]:
+    """The epochs of those children of a lock that are counter paths, in order; anything else beside them is ignored."""
+    return sorted(epoch for name in names if _EPOCH.fullmatch(name) and (epoch := int(name)) < EPOCHS)
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The paths of one namespace."""
@@ -95,15 +103,22 @@ def dump(**fields: object) -> bytes:
     return json.dumps({"v": FORMAT, **fields}, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _load(path: str, data: bytes, field: str) -> object:
+def fields_of(data: bytes) -> dict[str, Any]:
+    """The fields of a JSON object; none where the data is something else."""
     try:
         fields = json.loads(data)
-        version, value = fields["v"], fields[field]
-    except (ValueError, TypeError, KeyError) as error:
-        raise NamespaceDamaged(path, "its data cannot be read") from error
-    if version != FORMAT:
-        raise NamespaceDamaged(path, f"its format is {version!r}, this version of zkfence reads {FORMAT}")
-    return value
+    except (ValueError, RecursionError):
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def _load(path: str, data: bytes, field: str) -> object:
+    fields = fields_of(data)
+    if "v" not in fields or field not in fields:
+        raise NamespaceDamaged(path, "its data cannot be read")
+    if fields["v"] != FORMAT:
+        raise NamespaceDamaged(path, f"its format is {fields['v']!r}, this version of zkfence reads {FORMAT}")
+    return fields[field]
 
 
 def load_namespace_id(path: str, data: bytes) -> str:
@@ -134,8 +149,6 @@ def dump_watermark(number: int) -> bytes:
 
 def load_watermark(data: bytes) -> int:
     """Every contender up to this number is gone; -1 where nothing is known: it only saves a listing."""
-    try:
-        fields = json.loads(data) if data else {}
-        return int(fields["gone"]) if fields.get("v") == FORMAT else -1
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return -1
+    fields = fields_of(data) if data else {}
+    gone = fields.get("gone")
+    return gone if type(gone) is int and fields.get("v") == FORMAT else -1

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 from .._errors import AccessDenied
 from ._attempt import Attempt, State
-from ._layout import contenders_in, dump_watermark
+from ._layout import contenders_in, dump_watermark, fields_of
 from ._operations import (
     Children,
     ConnectionLost,
@@ -58,10 +56,7 @@ def own_nodes(attempt: Attempt, surroundings: Surroundings) -> Steps[list[Create
 
 def guid_of(data: bytes) -> str | None:
     """The GUID in a contender's data; ``None`` where somebody else made the node."""
-    try:
-        guid = json.loads(data)["guid"]
-    except (ValueError, TypeError, KeyError):
-        return None
+    guid = fields_of(data).get("guid")
     return guid if isinstance(guid, str) else None
 
 

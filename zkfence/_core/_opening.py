@@ -43,12 +43,18 @@ def find_epoch(attempt: Attempt, namespace_id: str, *, closed: int | None = None
     """
     layout, lock = attempt.layout, attempt.lock_path
     tries = 0
+    taken = 0  # a stranger's node stands where this epoch's counter path would
     while True:
         # /epoch first and the lock after it: a roll based on an older view of the lock then loses on the version.
         reads = [Get(layout.epoch), Get(lock)]
-        if missing and closed is not None:
+        if attempt.path:
+            reads.append(Get(attempt.path))
+        elif missing and closed is not None:
             reads.append(Get(counter_path(lock, closed)))
-        found_epoch, found_lock, *found_counter = yield from read(*reads)
+        found_epoch, found_lock, *found = yield from read(*reads)
+        if attempt.path and (isinstance(found[0], NoNode) or land(found[0]).stat.czxid != attempt.czxid):
+            attempt.gone()
+            closed = None  # only the own closing node could prove a closure
         if isinstance(found_epoch, NoNode):
             yield from make_namespace(layout, dump(id=namespace_id))
             continue
@@ -56,22 +62,19 @@ def find_epoch(attempt: Attempt, namespace_id: str, *, closed: int | None = None
         issued = load_epoch(layout.epoch, epoch_node.data)
         changes: list[Create | Delete | SetData] = []
         lock_node: Node | None = None
-        if isinstance(found_lock, NoNode):
-            if attempt.path:  # its parents are gone, and so is the node, which alone could prove a closure
-                attempt.gone()
-                closed = None
-        else:
+        if not isinstance(found_lock, NoNode):
             lock_node = land(found_lock)
             assert lock_node is not None
             current = load_lock_epoch(lock, lock_node.data)
             if current > issued:
                 yield from _check_issued(attempt, current)
                 continue
-            if current != closed or (found_counter and not isinstance(found_counter[0], NoNode)):
+            is_there_again = missing and found and not isinstance(found[0], NoNode)
+            if current != closed or (is_there_again and not attempt.path):
                 return current
             if attempt.path:
                 changes.append(Delete(attempt.path))
-        coming = issued + 1
+        coming = max(issued, taken) + 1
         if coming >= EPOCHS:
             raise EpochExhausted(layout.namespace)
         if coming >= _WARN_AT:
@@ -84,12 +87,9 @@ def find_epoch(attempt: Attempt, namespace_id: str, *, closed: int | None = None
         changes.append(Create(counter_path(lock, coming)))
         try:
             yield from ask(Multi(tuple(changes)))
-        except (BadVersion, NodeExists, NoNode):
-            # Somebody else was faster, or removed something. An own node that is gone cannot prove a closure.
-            if attempt.path and (yield from _is_gone(attempt.path)):
-                attempt.gone()
-                assert closed is not None
-                return closed
+        except (BadVersion, NodeExists, NoNode) as failure:  # somebody else was faster, or removed something
+            if isinstance(failure, NodeExists) and lock_node is not None:
+                taken = coming  # the version of /epoch was right, so this epoch was never issued
             yield Jitter(tries)
             tries += 1
         except ConnectionLost:
@@ -98,11 +98,6 @@ def find_epoch(attempt: Attempt, namespace_id: str, *, closed: int | None = None
             if attempt.path:
                 attempt.gone()
             return coming
-
-
-def _is_gone(path: str) -> Steps[bool]:
-    (found,) = yield from read(Get(path))
-    return isinstance(found, NoNode)
 
 
 def _check_issued(attempt: Attempt, current: int) -> Steps[None]:

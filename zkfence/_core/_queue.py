@@ -7,11 +7,19 @@ from typing import Final, NamedTuple
 
 from zkfence_receivers.words import Token
 
-from .._errors import MixedKinds
+from .._errors import ForeignNode, MixedKinds
 from ._attempt import Attempt
 from ._counter import CounterPath
 from ._kinds import Ahead
-from ._layout import contender_name, contenders_in, counter_path, load_namespace_id, load_watermark, sequence_of
+from ._layout import (
+    contender_name,
+    contenders_in,
+    counter_path,
+    epochs_in,
+    load_namespace_id,
+    load_watermark,
+    sequence_of,
+)
 from ._operations import (
     Check,
     Children,
@@ -169,7 +177,7 @@ class Queue:
         (found,) = yield from read(Children(lock))
         if isinstance(found, NoNode):
             raise StartOver
-        epochs = sorted(int(name) for name in land(found).names if name.isdecimal() and int(name) < self._memory.epoch)
+        epochs = [epoch for epoch in epochs_in(land(found).names) if epoch < self._memory.epoch]
         older: list[Ahead] = []
         for epoch in epochs:
             counter = counter_path(lock, epoch)
@@ -220,6 +228,9 @@ class Queue:
         if not watched:
             self._check_own(nodes[-1], connection)
             nodes = nodes[:-1]
+        for each, node in zip(blockers, nodes, strict=True):
+            if not isinstance(node, NoNode) and not land(node).stat.ephemeralOwner:
+                raise ForeignNode(each.path)  # no contender: it would never leave
         return not any(isinstance(node, NoNode) for node in nodes)
 
     # --- being granted ------------------------------------------------------------------------------------------
