@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ._client import Client, connect
     from ._grant import Grant
     from ._lock import FencedLock
+    from ._signals import exit_on_signals
 
 __all__ = [
     "AccessDenied",
@@ -55,11 +56,18 @@ __all__ = [
     "ZkfenceError",
     "ZooKeeperFailed",
     "connect",
+    "exit_on_signals",
 ]
 
 # What needs kazoo is imported when it is asked for: everybody's pytest loads zkfence's plugin, and must neither wait
 # for kazoo nor have the ssl module imported before gevent could patch it.
-_ON_KAZOO = {"Client": "_client", "FencedLock": "_lock", "Grant": "_grant", "connect": "_client"}
+_ON_KAZOO = {
+    "Client": "_client",
+    "FencedLock": "_lock",
+    "Grant": "_grant",
+    "connect": "_client",
+    "exit_on_signals": "_signals",
+}
 
 
 def __dir__() -> list[str]:
