@@ -12,7 +12,8 @@ from kazoo.protocol.states import ZnodeStat
 from kazoo.security import ACL
 
 from ._core import _operations as core
-from ._errors import AccessDenied, LockError, NotConnected, ZooKeeperFailed
+from ._errors import LockError, NotConnected, ZooKeeperFailed
+from ._permissions import refusal
 from ._session import Session
 
 _FAILURES: Final[dict[type[Exception], type[core.Failure]]] = {
@@ -78,7 +79,7 @@ def nudge(client: KazooClient) -> None:
 def result_of(session: Session, operation: core.Operation, answer: object) -> object:
     """kazoo's answer as the protocol's result or failure, or as a `LockError` for what no step can handle."""
     if isinstance(answer, Exception):
-        return _failure_of(session, answer)
+        return _failure_of(session, operation, answer)
     match operation, answer:
         case core.Get(), (bytes() as data, ZnodeStat() as stat):
             return core.Node(data, _stat(stat))
@@ -86,18 +87,18 @@ def result_of(session: Session, operation: core.Operation, answer: object) -> ob
             return core.Listing(tuple(names), _stat(stat))
         case core.Create(), (str() as path, ZnodeStat() as stat):
             return core.Created(path, _stat(stat))
-        case core.Multi(), list() as results:
+        case core.Multi(operations), list() as results:
             # Those before the culprit say RolledBack, those behind it RuntimeInconsistency.
             for index, part in enumerate(results):
                 if isinstance(part, Exception) and not isinstance(
                     part, exceptions.RolledBackError | exceptions.RuntimeInconsistency
                 ):
-                    failure = _failure_of(session, part)
+                    failure = _failure_of(session, operations[index], part)
                     return core.NoNode(index) if isinstance(failure, core.NoNode) else failure
     return None
 
 
-def _failure_of(session: Session, error: Exception) -> Exception:
+def _failure_of(session: Session, operation: object, error: Exception) -> Exception:
     if isinstance(error, exceptions.ConnectionClosedError):  # before its base, SessionExpiredError
         if session.closed:
             return NotConnected("the ZooKeeper client was closed while it was in use")
@@ -107,10 +108,7 @@ def _failure_of(session: Session, error: Exception) -> Exception:
         if isinstance(error, kind):
             return failure()
     if isinstance(error, exceptions.NoAuthError | exceptions.AuthFailedError | exceptions.InvalidACLError):
-        wrapped: LockError = AccessDenied(
-            f"ZooKeeper refuses this client ({type(error).__name__}): "
-            "check its authentication and the ACLs of the namespace"
-        )
+        wrapped: LockError = refusal(operation, error, session.client.chroot or "")
     elif isinstance(error, exceptions.KazooException):
         wrapped = ZooKeeperFailed(f"ZooKeeper answered {type(error).__name__} {error}")
     else:

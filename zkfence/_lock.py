@@ -20,6 +20,7 @@ from ._core._acquiring import Acquisition, CounterPath
 from ._core._attempt import Attempt
 from ._core._layout import CEILING, MAX_CONTENDER_BYTES, Layout, dump
 from ._errors import LockTimeout, NotConnected
+from ._exposure import tell_if_exposed
 from ._grant import Grant
 from ._session import Session
 from ._threads import DeadlinePassed, Driver, leave_later, leave_now
@@ -126,6 +127,8 @@ class FencedLock:
                 try:
                     granted = driver.run(acquisition.run())
                 finally:
+                    if self._memory is None and acquisition.memory is not None:
+                        tell_if_exposed(self._session.client, self._layout, self._acl)
                     self._memory = acquisition.memory
                 if granted is not None:
                     grant = Grant(self._session, attempt, granted)

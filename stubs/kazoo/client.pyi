@@ -11,6 +11,7 @@ from .security import ACL
 class KazooClient:
     handler: IHandler
     state: str
+    chroot: str | None
     hosts: list[tuple[str, int]]
     _session_timeout: int
     _connection: ConnectionHandler

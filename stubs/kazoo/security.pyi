@@ -1,1 +1,14 @@
-class ACL: ...
+class Id:
+    scheme: str
+    id: str
+
+class ACL:
+    perms: int
+    id: Id
+
+class Permissions:
+    READ: int
+    WRITE: int
+    CREATE: int
+    DELETE: int
+    ADMIN: int
