@@ -262,17 +262,18 @@ def test_nothing_is_told_where_there_is_nothing_to_tell(
     assert told() == [], why
 
 
-def test_a_namespace_whose_acl_may_not_be_read_can_be_used(client: Start, zkfence_namespace: str, told: Told) -> None:
+def test_a_node_whose_acl_may_not_be_read_hides_no_other_and_holds_nobody_up(
+    client: Start, zkfence_namespace: str, told: Told, eventually: Eventually
+) -> None:
     acl = [worker_acl(all=True)]
     worker = client(WORKER)
-    lock = FencedLock(worker, "a", namespace=zkfence_namespace, acl=acl)
-    lock.acquire().release()
+    FencedLock(worker, "a", namespace=zkfence_namespace, acl=acl).acquire().release()
+    worker.set_acls(zkfence_namespace, [worker_acl(all=True), make_acl("world", "anyone", write=True)])
     worker.set_acls(f"{zkfence_namespace}/locks", [worker_acl(create=True)])
-    again = client(WORKER)
-    with FencedLock(again, "b", namespace=zkfence_namespace, acl=acl) as grant:
-        answered(again)
+    with FencedLock(client(WORKER), "b", namespace=zkfence_namespace, acl=acl) as grant:
+        eventually(lambda: len(told()) == 1, "the other node is told of")
         grant.check()
-    assert told() == []
+    assert f"world:anyone may write at {zkfence_namespace}. They" in told()[0].getMessage()
 
 
 # --- secrets --------------------------------------------------------------------------------------------------------
