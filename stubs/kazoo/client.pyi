@@ -11,8 +11,8 @@ from .security import ACL
 class KazooClient:
     handler: IHandler
     state: str
-    chroot: str | None
     hosts: list[tuple[str, int]]
+    chroot: str | None
     _session_timeout: int
     _connection: ConnectionHandler
     def __init__(

@@ -41,6 +41,11 @@ class Worker:
     def connect(self) -> zkfence.Client:
         return zkfence.connect(self._hosts, session_timeout=self._session_timeout)
 
+    def connect_stock(self) -> KazooClient:
+        zk = KazooClient(self._hosts, timeout=self._session_timeout)
+        zk.start()
+        return zk
+
     def lock(self, client: KazooClient, name: str = "a") -> zkfence.FencedLock:
         return zkfence.FencedLock(client, name, namespace=self._namespace)
 
@@ -64,8 +69,7 @@ class Worker:
 
     def never_closes(self) -> None:
         """A script that leaves everything to the end of the process."""
-        zk = KazooClient(self._hosts, timeout=self._session_timeout)
-        zk.start()
+        zk = self.connect_stock()
         with zkfence.exit_on_signals():
             grant = self.lock(zk).acquire()
             say("holding")
@@ -181,7 +185,8 @@ class Worker:
             def __getattr__(self, name: str) -> Any:
                 return getattr(self._socket, name)
 
-        with zkfence.exit_on_signals(), self.connect() as zk, self.lock(zk):
+        zk = self.connect_stock()
+        with zkfence.exit_on_signals(), self.lock(zk):
             say("holding")
             zk._connection._write_sock = Socket(zk._connection._write_sock)
             zk.exists("/")
