@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ._core._contender import Contender
     from ._grant import Grant
     from ._lock import FencedLock, FencedReadLock, FencedSemaphore, FencedWriteLock
+    from ._signals import exit_on_signals
 
 __all__ = [
     "AccessDenied",
@@ -68,6 +69,7 @@ __all__ = [
     "ZkfenceError",
     "ZooKeeperFailed",
     "connect",
+    "exit_on_signals",
 ]
 
 # What needs kazoo is imported when it is asked for: everybody's pytest loads zkfence's plugin, and must neither wait
@@ -81,6 +83,7 @@ _ON_KAZOO = {
     "FencedWriteLock": "_lock",
     "Grant": "_grant",
     "connect": "_client",
+    "exit_on_signals": "_signals",
 }
 
 

@@ -120,7 +120,16 @@ class NotConnected(LockError):
 
 
 class AccessDenied(LockError):
-    """ZooKeeper refuses the operation to this client: its ACL or authentication does not permit it."""
+    """ZooKeeper refuses the operation to this client: its ACL or authentication does not permit it.
+
+    ``path`` is the node that it was about, and ``permission`` what the client lacks there (CREATE and DELETE: on the
+    node above it), as ZooKeeper calls it; both empty where that cannot be told.
+    """
+
+    def __init__(self, message: str, *, path: str = "", permission: str = "") -> None:
+        super().__init__(message)
+        self.path = path
+        self.permission = permission
 
 
 class NamespaceDamaged(LockError):

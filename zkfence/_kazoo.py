@@ -16,7 +16,8 @@ from kazoo.protocol.states import WatchedEvent
 from kazoo.security import ACL, OPEN_ACL_UNSAFE
 
 from ._core import _operations as core
-from ._errors import AccessDenied, LockError, NotConnected, ZooKeeperFailed
+from ._errors import LockError, NotConnected, ZooKeeperFailed
+from ._permissions import refusal
 
 _CONTENDER: Final = 3  # ZooKeeper's flags: ephemeral and sequential
 _PERSISTENT: Final = 0
@@ -159,17 +160,17 @@ class Kazoo:
             case core.Create():
                 path, stat = answer
                 return core.Created(self._client.unchroot(path), stat)
-            case core.Multi():
+            case core.Multi(parts):
                 # Those before the culprit say RolledBack, those behind it RuntimeInconsistency.
                 for index, part in enumerate(answer):
                     if isinstance(part, Exception) and not isinstance(
                         part, exceptions.RolledBackError | exceptions.RuntimeInconsistency
                     ):
-                        failure = self._failure(operation, part)
+                        failure = self._failure(parts[index], part)
                         return core.NoNode(index) if isinstance(failure, core.NoNode) else failure
         return None
 
-    def _failure(self, operation: core.Operation, error: Exception) -> Exception:
+    def _failure(self, operation: object, error: Exception) -> Exception:
         if isinstance(error, exceptions.ConnectionClosedError):  # before its base, SessionExpiredError
             if is_closed(self._client):
                 return NotConnected("the ZooKeeper client was closed while it was in use")
@@ -179,10 +180,7 @@ class Kazoo:
             if isinstance(error, kind):
                 return failure()
         if isinstance(error, exceptions.NoAuthError | exceptions.AuthFailedError | exceptions.InvalidACLError):
-            wrapped: LockError = AccessDenied(
-                f"ZooKeeper refuses this client ({type(error).__name__}): "
-                "check its authentication and the ACLs of the namespace"
-            )
+            wrapped: LockError = refusal(operation, error, self._client.chroot or "")
         elif isinstance(error, exceptions.KazooException):
             wrapped = ZooKeeperFailed(f"ZooKeeper answered {type(error).__name__} {error} to {operation}")
         else:

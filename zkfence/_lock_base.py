@@ -22,6 +22,7 @@ from ._core._kinds import Kind
 from ._core._layout import CEILING, FORMAT, MAX_CONTENDER_BYTES, Layout
 from ._core._queue import Granted
 from ._errors import WouldDeadlock
+from ._exposure import tell_if_exposed
 from ._grant_base import GrantBase
 from ._holding import Holding
 from ._session import Session
@@ -90,7 +91,12 @@ class LockBase:
 
     def _remember(self, procedure: Procedure) -> None:
         assert isinstance(procedure, Acquisition)
-        self._memory = procedure.memory
+        self._learn(procedure.memory)
+
+    def _learn(self, memory: CounterPath | None) -> None:
+        if self._memory is None and memory is not None:
+            tell_if_exposed(self._session.client, self._layout, self._acl)
+        self._memory = memory
 
     def _again(self, owner: object, *, wait: bool) -> Holding | None:
         """What the owner holds already, if the lock is reentrant. Raises `WouldDeadlock` where it would wait for

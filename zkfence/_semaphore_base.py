@@ -50,7 +50,7 @@ class SemaphoreBase(LockBase):
 
     def _remember(self, procedure: Procedure) -> None:
         assert isinstance(procedure, SlotAcquisition)
-        self._memory = procedure.queue.memory
+        self._learn(procedure.queue.memory)
         self._last_slot = procedure.slot
 
     def _waits_for(self, held: Sequence[Holding]) -> bool:

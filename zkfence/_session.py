@@ -74,6 +74,12 @@ class Session:
                 session = cls._of_client[id(client)] = cls(client)
             return session
 
+    @classmethod
+    def all(cls) -> list[Session]:
+        """The sessions of this process that locks were made with, and that somebody still refers to."""
+        with cls._registry:
+            return list(cls._of_client.values())
+
     # --- what the protocol may know (Surroundings) --------------------------------------------------------------
 
     @property
