@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .SUFFIXES:
-.PHONY: help setup demo test lint long wheel wheel-check constraints clean distclean
+.PHONY: help setup demo test lint long bench-locks wheel wheel-check constraints clean distclean
 
 BIN := .venv/bin
 
@@ -29,6 +29,10 @@ lint: setup ## ruff, mypy and who may import whom
 long: setup ## the long runs only
 	$(BIN)/python -m pytest -m long $(ARGS)
 
+bench-locks: ## zkfence beside kazoo's and Curator's locks: tables of ratios, a plot in build/bench-locks (half an hour)
+	@scripts/setup.sh bench
+	@$(BIN)/python -m benchmarks.locks $(ARGS)
+
 wheel: setup ## dist/zkfence-VERSION-py3-none-any.whl
 	rm -rf dist
 	$(BIN)/hatchling build -t wheel
@@ -41,7 +45,7 @@ constraints: setup ## constraints.txt anew from pyproject.toml; ARGS=--upgrade f
 
 clean: ## what was built and cached; .venv stays
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find zkfence receivers tests -type d -name __pycache__ -exec rm -rf {} +
+	find zkfence receivers tests benchmarks -type d -name __pycache__ -exec rm -rf {} +
 
 distclean: clean ## .venv too
 	rm -rf .venv

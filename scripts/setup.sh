@@ -1,8 +1,11 @@
 #!/bin/sh
 # Sets up everything that the Makefile's targets need: system packages that are missing, and .venv with exactly the
 # packages of constraints.txt. A second run finds all of it in place, changes nothing and needs no network.
+#
+# `setup.sh bench` adds what the benchmarks alone need: a Java compiler, Curator, and constraints-bench.txt.
 set -eu
 
+for_bench=${1:-}
 cd "$(dirname "$0")/.."
 root=$(pwd -P)
 venv=$root/.venv
@@ -76,6 +79,14 @@ have_redis() {
     [ -n "$redis" ] && is_at_least 6 2 "$("$redis" --version 2>/dev/null | sed -n 's/.* v=\([0-9.]*\).*/\1/p')"
 }
 
+have_javac() {
+    have "${JAVA_HOME:-}/bin/javac" || have javac
+}
+
+have_curator() {
+    [ -e /usr/share/java/curator-recipes.jar ]
+}
+
 # Prints the Debian packages for what is missing.
 missing_packages() {
     if ! is_venv_whole && ! find_python >/dev/null; then
@@ -91,6 +102,10 @@ missing_packages() {
     have_java || printf 'default-jre-headless '
     have_zookeeper || printf 'libzookeeper-java '
     have_redis || printf 'redis-server '
+    if [ "$for_bench" ]; then
+        have_javac || printf 'default-jdk-headless '
+        have_curator || printf 'libcurator-recipes-java '
+    fi
 }
 
 ask_for_other_systems() {
@@ -126,6 +141,7 @@ install_packages() {
 #   made-from/place             its own path and Python's version: a copied, moved or half-made .venv is of no use
 #   made-from/constraints.txt   the packages
 #   made-from/pyproject.toml    zkfence itself, installed editable: version, entry points, extras
+#   made-from/constraints-bench.txt   the packages for the benchmarks, where they were asked for
 
 venv_place() {
     "$venv/bin/python" -c 'import sys; print(sys.prefix, *sys.version_info[:2])'
@@ -138,6 +154,10 @@ is_venv_whole() {
 
 is_project_installed() {
     cmp -s pyproject.toml "$venv/made-from/pyproject.toml"
+}
+
+is_bench_installed() {
+    [ -z "$for_bench" ] || cmp -s constraints-bench.txt "$venv/made-from/constraints-bench.txt"
 }
 
 pip() {
@@ -166,10 +186,16 @@ install_project() {
     cp pyproject.toml "$venv/made-from/"
 }
 
+install_bench() {
+    quietly 'installing the packages of constraints-bench.txt' \
+        pip install --no-deps --only-binary :all: --require-hashes -r constraints-bench.txt
+    cp constraints-bench.txt "$venv/made-from/"
+}
+
 # --- the run ---------------------------------------------------------------------------------------------------------
 
 missing=$(missing_packages)
-if [ -z "$missing" ] && is_venv_whole && is_project_installed; then
+if [ -z "$missing" ] && is_venv_whole && is_project_installed && is_bench_installed; then
     exit 0
 fi
 
@@ -194,4 +220,5 @@ if [ -n "$missing" ]; then
 fi
 is_venv_whole || make_venv
 is_project_installed || install_project
+is_bench_installed || install_bench
 say 'done'

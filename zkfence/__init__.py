@@ -21,21 +21,31 @@ from ._errors import (
     LockLost,
     LockTimeout,
     MissingChroot,
+    MixedKinds,
     NamespaceDamaged,
     NotConnected,
+    RepairRefused,
+    TooManyLocks,
+    WouldDeadlock,
     ZooKeeperFailed,
 )
 
 if TYPE_CHECKING:
     from ._client import Client, connect
+    from ._core._contender import Contender
     from ._grant import Grant
-    from ._lock import FencedLock
+    from ._lock import FencedLock, FencedReadLock, FencedSemaphore, FencedWriteLock
+    from ._signals import exit_on_signals
 
 __all__ = [
     "AccessDenied",
     "Client",
+    "Contender",
     "EpochExhausted",
     "FencedLock",
+    "FencedReadLock",
+    "FencedSemaphore",
+    "FencedWriteLock",
     "ForeignNode",
     "ForkedError",
     "Grant",
@@ -47,19 +57,34 @@ __all__ = [
     "LockLost",
     "LockTimeout",
     "MissingChroot",
+    "MixedKinds",
     "Mode",
     "NamespaceDamaged",
     "NotConnected",
+    "RepairRefused",
     "Stamp",
     "Token",
+    "TooManyLocks",
+    "WouldDeadlock",
     "ZkfenceError",
     "ZooKeeperFailed",
     "connect",
+    "exit_on_signals",
 ]
 
 # What needs kazoo is imported when it is asked for: everybody's pytest loads zkfence's plugin, and must neither wait
 # for kazoo nor have the ssl module imported before gevent could patch it.
-_ON_KAZOO = {"Client": "_client", "FencedLock": "_lock", "Grant": "_grant", "connect": "_client"}
+_ON_KAZOO = {
+    "Client": "_client",
+    "Contender": "_core._contender",
+    "FencedLock": "_lock",
+    "FencedReadLock": "_lock",
+    "FencedSemaphore": "_lock",
+    "FencedWriteLock": "_lock",
+    "Grant": "_grant",
+    "connect": "_client",
+    "exit_on_signals": "_signals",
+}
 
 
 def __dir__() -> list[str]:

@@ -8,12 +8,16 @@
         ├── LockLost             the grant is over: session lost or node deleted
         ├── GrantReleased        the grant was released here
         ├── ForkedError          the grant belongs to the process that forked
+        ├── WouldDeadlock        the caller holds the lock already and would wait for itself
+        ├── MixedKinds           the lock is in use as another kind of lock
+        ├── TooManyLocks         the session has no room for another node
         ├── NotConnected         the client is not started, or closed
         ├── AccessDenied         ZooKeeper refuses: ACL or authentication
         ├── NamespaceDamaged     a node is missing or unreadable; nothing was changed
         ├── MissingChroot        the path behind the hosts does not exist
         ├── ForeignNode          somebody else's node stands where a contender belongs
         ├── EpochExhausted       2**32 epochs were issued in the namespace
+        ├── RepairRefused        a repair command would do harm, or is at the wrong place
         └── ZooKeeperFailed      ZooKeeper answered with an error that a lock cannot handle
 """
 
@@ -68,12 +72,64 @@ class ForkedError(LockError):
         self.lock_name = lock_name
 
 
+class WouldDeadlock(LockError):
+    """The same thread or task holds the lock already, and would wait for itself for ever."""
+
+    def __init__(self, lock_name: str, held: str) -> None:
+        super().__init__(
+            f"this thread or task holds {held} of lock {lock_name!r} already and would wait for itself: pass its grant "
+            "on, release it first, or make the lock with reentrant=True"
+        )
+        self.lock_name = lock_name
+        self.held = held
+
+
+class MixedKinds(LockError):
+    """One name is used for locks of different kinds, or for semaphores with different numbers of permits, at once.
+
+    ``path`` is the node of the other one. Nothing of this acquisition stays behind.
+    """
+
+    def __init__(self, lock_name: str, path: str) -> None:
+        super().__init__(
+            f"lock {lock_name!r} is in use as another kind of lock, or with another number of permits ({path}). "
+            "Use one kind per name, and let the others finish before you change it"
+        )
+        self.lock_name = lock_name
+        self.path = path
+
+
+class TooManyLocks(LockError):
+    """The session's nodes have taken all the room that one session may take; nothing was sent.
+
+    When a session ends, ZooKeeper lists its nodes in one record; one that is larger than ``jute.maxbuffer`` (1 MB)
+    takes the whole ensemble down (ZOOKEEPER-4306). ``limit`` is in bytes.
+    """
+
+    def __init__(self, lock_name: str, limit: int) -> None:
+        super().__init__(
+            f"no room for lock {lock_name!r}: the paths of this session's nodes have {limit} bytes already, and a "
+            "session that ends with more of them could stop the ensemble. Use shorter names, or further clients"
+        )
+        self.lock_name = lock_name
+        self.limit = limit
+
+
 class NotConnected(LockError):
     """There is no ZooKeeper session to work with: the client was never started, or it is closed."""
 
 
 class AccessDenied(LockError):
-    """ZooKeeper refuses the operation to this client: its ACL or authentication does not permit it."""
+    """ZooKeeper refuses the operation to this client: its ACL or authentication does not permit it.
+
+    ``path`` is the node that it was about, and ``permission`` what the client lacks there (CREATE and DELETE: on the
+    node above it), as ZooKeeper calls it; both empty where that cannot be told.
+    """
+
+    def __init__(self, message: str, *, path: str = "", permission: str = "") -> None:
+        super().__init__(message)
+        self.path = path
+        self.permission = permission
 
 
 class NamespaceDamaged(LockError):
@@ -115,6 +171,10 @@ class EpochExhausted(LockError):
             f"namespace {namespace} has issued its last epoch; use another namespace, and fewer lock names that are new"
         )
         self.namespace = namespace
+
+
+class RepairRefused(LockError):
+    """A repair would probably do harm, or has nothing to work on; nothing was changed."""
 
 
 class ZooKeeperFailed(LockError):

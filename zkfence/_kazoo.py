@@ -1,19 +1,27 @@
-"""The adapter: the protocol's operations, as calls of kazoo, and kazoo's answers, as the protocol's."""
+"""The adapter: the protocol's operations as kazoo's requests, and kazoo's answers as the protocol's.
+
+Requests go into kazoo's queue by ``_call``, the one door behind all its public methods, with a reply of our own: so a
+flight wakes its waiter once and not once per request, and no answer takes the way through kazoo's completion thread.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from kazoo import exceptions
-from kazoo.client import KazooClient, TransactionRequest
-from kazoo.interfaces import IAsyncResult
-from kazoo.protocol.states import ZnodeStat
-from kazoo.security import ACL
+from kazoo.client import KazooClient
+from kazoo.protocol import serialization as wire
+from kazoo.protocol.states import WatchedEvent
+from kazoo.security import ACL, OPEN_ACL_UNSAFE
 
 from ._core import _operations as core
-from ._errors import AccessDenied, LockError, NotConnected, ZooKeeperFailed
-from ._session import Session
+from ._errors import LockError, NotConnected, ZooKeeperFailed
+from ._permissions import refusal
+
+_CONTENDER: Final = 3  # ZooKeeper's flags: ephemeral and sequential
+_PERSISTENT: Final = 0
+_UNANSWERED: Final = object()
 
 _FAILURES: Final[dict[type[Exception], type[core.Failure]]] = {
     exceptions.NoNodeError: core.NoNode,
@@ -23,45 +31,175 @@ _FAILURES: Final[dict[type[Exception], type[core.Failure]]] = {
     exceptions.ConnectionLoss: core.ConnectionLost,
     exceptions.OperationTimeoutError: core.ConnectionLost,
     exceptions.SessionMovedError: core.ConnectionLost,
+    exceptions.NotReadOnlyCallError: core.ConnectionLost,  # the server has lost its leader: another one will do
     exceptions.SessionExpiredError: core.SessionLost,
 }
 
 
-def send(session: Session, operation: core.Operation, acl: Sequence[ACL] | None) -> IAsyncResult:
-    """Put one operation into the client's queue; does not wait."""
-    client = session.client
-    match operation:
-        case core.Get(path, watch):
-            return client.get_async(path, watch=session.watch if watch else None)
-        case core.Children(path):
-            return client.get_children_async(path, include_data=True)
-        case core.Create(path, data, contender):
-            return client.create_async(path, data, acl, ephemeral=contender, sequence=contender, include_data=True)
-        case core.Delete(path):
-            return client.delete_async(path)
-        case core.Sync(path):
-            return client.sync_async(path)
-        case core.Multi(operations):
-            return _transaction(client, operations, acl).commit_async()
+class Reply:
+    """Where kazoo puts the answer to one request."""
+
+    __slots__ = ("_answers", "answer")
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+        self.answer: object = _UNANSWERED
+
+    def ready(self) -> bool:
+        return self.answer is not _UNANSWERED
+
+    def set(self, value: object = None) -> None:
+        self._take(value)
+
+    def set_exception(self, error: Exception) -> None:
+        self._take(error)
+
+    def _take(self, answer: object) -> None:
+        if self.answer is _UNANSWERED:  # kazoo may call twice where a signal or a close comes between
+            self.answer = answer
+            self._answers.check()
 
 
-def _transaction(
-    client: KazooClient,
-    operations: Sequence[core.Create | core.Delete | core.SetData | core.Check],
-    acl: Sequence[ACL] | None,
-) -> TransactionRequest:
-    transaction = client.transaction()
-    for operation in operations:
+class Answers:
+    """The replies of one flight; ``done`` is called once all are there (on kazoo's connection thread, and perhaps more
+    than once): it must not block."""
+
+    def __init__(self, number: int, done: Callable[[Answers], object]) -> None:
+        self.replies = [Reply(self) for _ in range(number)]
+        self._done = done
+
+    @property
+    def complete(self) -> bool:
+        return all(reply.ready() for reply in self.replies)
+
+    def check(self) -> None:
+        # Answers come in order, so the last one is looked at first: a flight of a hundred is not counted a hundred
+        # times.
+        if self.replies[-1].ready() and self.complete:
+            self._done(self)
+
+
+class Kazoo:
+    """One client, as the driver sees it."""
+
+    def __init__(self, client: KazooClient, watch: Callable[[WatchedEvent], object]) -> None:
+        """``watch`` is the one watcher for every path: however often a node is watched, kazoo keeps it once."""
+        self._client = client
+        self._watch = watch
+
+    def send(
+        self, operations: Sequence[core.Operation], acl: Sequence[ACL] | None, done: Callable[[Answers], object]
+    ) -> Answers:
+        """Put the operations into the client's queue; does not wait. Only while connected: the queue of a client that
+        is not stalls at some 270 requests, and would still be sent long after they were given up."""
+        client = self._client
+        answers = Answers(len(operations), done)
+        requests = [self._request(operation, acl) for operation in operations]
+        try:
+            for request, reply in zip(requests, answers.replies, strict=True):
+                client._call(request, reply)
+        except BaseException:
+            nudge(client)
+            raise
+        return answers
+
+    def _request(self, operation: core.Operation, acl: Sequence[ACL] | None) -> object:
+        match operation:
+            case core.Get(path, watch):
+                return wire.GetData(self._rooted(path), self._watch if watch else None)
+            case core.Exists(path):
+                return wire.Exists(self._rooted(path), None)
+            case core.Children(path):
+                return wire.GetChildren2(self._rooted(path), None)
+            case core.Create(path, data, contender):
+                flags = _CONTENDER if contender else _PERSISTENT
+                return wire.Create2(self._rooted(path), data, self._acl(acl), flags)
+            case core.Delete(path):
+                return wire.Delete(self._rooted(path), -1)
+            case core.Sync(path):
+                return wire.Sync(self._rooted(path))
+            case core.Multi(operations):
+                return wire.Transaction([self._part(part, acl) for part in operations])
+
+    def _part(
+        self, operation: core.Create | core.Delete | core.SetData | core.Check, acl: Sequence[ACL] | None
+    ) -> object:
         match operation:
             case core.Create(path, data):
-                transaction.create(path, data, acl)
+                return wire.Create(self._rooted(path), data, self._acl(acl), _PERSISTENT)
             case core.Delete(path):
-                transaction.delete(path)
+                return wire.Delete(self._rooted(path), -1)
             case core.SetData(path, data, version):
-                transaction.set_data(path, data, version)
+                return wire.SetData(self._rooted(path), data, version)
             case core.Check(path):
-                transaction.check(path, -1)
-    return transaction
+                return wire.CheckVersion(self._rooted(path), -1)
+
+    def _rooted(self, path: str) -> str:
+        chroot = self._client.chroot
+        if not chroot:
+            return path
+        return chroot if path == "/" else chroot + path
+
+    def _acl(self, acl: Sequence[ACL] | None) -> Sequence[ACL]:
+        return acl or self._client.default_acl or OPEN_ACL_UNSAFE
+
+    def results(self, operations: Sequence[core.Operation], answers: Answers) -> tuple[object, ...]:
+        return tuple(
+            self._result(operation, reply.answer) for operation, reply in zip(operations, answers.replies, strict=True)
+        )
+
+    def _result(self, operation: core.Operation, answer: Any) -> object:
+        """kazoo's answer as the protocol's result or failure, or as a `LockError` for what no step can handle."""
+        if isinstance(answer, Exception):
+            return self._failure(operation, answer)
+        match operation:
+            case core.Get():
+                data, stat = answer
+                return core.Node(data or b"", stat)  # ZooKeeper knows nodes without data
+            case core.Children():
+                return core.Listing(*answer)
+            case core.Exists():
+                return core.NoNode() if answer is None else answer
+            case core.Create():
+                path, stat = answer
+                return core.Created(self._client.unchroot(path), stat)
+            case core.Multi(parts):
+                # Those before the culprit say RolledBack, those behind it RuntimeInconsistency.
+                for index, part in enumerate(answer):
+                    if isinstance(part, Exception) and not isinstance(
+                        part, exceptions.RolledBackError | exceptions.RuntimeInconsistency
+                    ):
+                        failure = self._failure(parts[index], part)
+                        return core.NoNode(index) if isinstance(failure, core.NoNode) else failure
+        return None
+
+    def _failure(self, operation: object, error: Exception) -> Exception:
+        if isinstance(error, exceptions.ConnectionClosedError):  # before its base, SessionExpiredError
+            if is_closed(self._client):
+                return NotConnected("the ZooKeeper client was closed while it was in use")
+            nudge(self._client)  # kazoo also says so when a signal hits it while it sends, and the client lives
+            return core.ConnectionLost()
+        for kind, failure in _FAILURES.items():
+            if isinstance(error, kind):
+                return failure()
+        if isinstance(error, exceptions.NoAuthError | exceptions.AuthFailedError | exceptions.InvalidACLError):
+            wrapped: LockError = refusal(operation, error, self._client.chroot or "")
+        elif isinstance(error, exceptions.KazooException):
+            wrapped = ZooKeeperFailed(f"ZooKeeper answered {type(error).__name__} {error} to {operation}")
+        else:
+            return error
+        wrapped.__cause__ = error
+        return wrapped
+
+
+def is_closed(client: KazooClient) -> bool:
+    """Nothing can be answered any more, until somebody starts the client."""
+    return client.client_state in ("CLOSED", "AUTH_FAILED")
+
+
+def is_ready(client: KazooClient) -> bool:
+    """Connected to a server that can write: one without a leader answers reads, and knows nothing of others' locks."""
+    return client.client_state == "CONNECTED"
 
 
 def nudge(client: KazooClient) -> None:
@@ -73,51 +211,3 @@ def nudge(client: KazooClient) -> None:
     socket = client._connection._write_sock
     if socket is not None:
         socket.send(b"\0")
-
-
-def result_of(session: Session, operation: core.Operation, answer: object) -> object:
-    """kazoo's answer as the protocol's result or failure, or as a `LockError` for what no step can handle."""
-    if isinstance(answer, Exception):
-        return _failure_of(session, answer)
-    match operation, answer:
-        case core.Get(), (bytes() as data, ZnodeStat() as stat):
-            return core.Node(data, _stat(stat))
-        case core.Children(), (list() as names, ZnodeStat() as stat):
-            return core.Listing(tuple(names), _stat(stat))
-        case core.Create(), (str() as path, ZnodeStat() as stat):
-            return core.Created(path, _stat(stat))
-        case core.Multi(), list() as results:
-            # Those before the culprit say RolledBack, those behind it RuntimeInconsistency.
-            for index, part in enumerate(results):
-                if isinstance(part, Exception) and not isinstance(
-                    part, exceptions.RolledBackError | exceptions.RuntimeInconsistency
-                ):
-                    failure = _failure_of(session, part)
-                    return core.NoNode(index) if isinstance(failure, core.NoNode) else failure
-    return None
-
-
-def _failure_of(session: Session, error: Exception) -> Exception:
-    if isinstance(error, exceptions.ConnectionClosedError):  # before its base, SessionExpiredError
-        if session.closed:
-            return NotConnected("the ZooKeeper client was closed while it was in use")
-        nudge(session.client)  # kazoo also says so when a signal hits it while it sends, and the client lives
-        return core.ConnectionLost()
-    for kind, failure in _FAILURES.items():
-        if isinstance(error, kind):
-            return failure()
-    if isinstance(error, exceptions.NoAuthError | exceptions.AuthFailedError | exceptions.InvalidACLError):
-        wrapped: LockError = AccessDenied(
-            f"ZooKeeper refuses this client ({type(error).__name__}): "
-            "check its authentication and the ACLs of the namespace"
-        )
-    elif isinstance(error, exceptions.KazooException):
-        wrapped = ZooKeeperFailed(f"ZooKeeper answered {type(error).__name__} {error}")
-    else:
-        return error
-    wrapped.__cause__ = error
-    return wrapped
-
-
-def _stat(stat: ZnodeStat) -> core.Stat:
-    return core.Stat(stat.czxid, stat.version, stat.ephemeralOwner)

@@ -1,86 +1,42 @@
-"""FencedLock: the exclusive lock."""
+"""The locks for threads."""
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
-import time
-import uuid
 from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
-from typing import Final
 
 from kazoo.client import KazooClient
 from kazoo.security import ACL
 
-from zkfence_receivers.words import check_name
-
-from ._core._acquiring import Acquisition, CounterPath
-from ._core._attempt import Attempt
-from ._core._layout import CEILING, MAX_CONTENDER_BYTES, Layout, dump
+from ._core._contender import Contender, list_contenders
+from ._core._kinds import EXCLUSIVE, READ
+from ._core._operations import Steps
 from ._errors import LockTimeout, NotConnected
 from ._grant import Grant
-from ._session import Session
-from ._threads import DeadlinePassed, Driver, leave_later, leave_now
+from ._lock_base import LockBase
+from ._owner import current_owner
+from ._semaphore_base import SemaphoreBase
+from ._threads import DeadlinePassed, Driver, T, leave_later, leave_now, verify
+
+_NO_ANSWER = "ZooKeeper did not answer within the session timeout; is the ensemble up?"
 
 
-class FencedLock:
-    """An exclusive lock on ZooKeeper whose every grant carries a fencing token.
+class _Lock(LockBase):
+    """The face for threads, whatever the kind."""
 
-    Guaranteed: tokens of one lock rise from grant to grant, over crashes, restarts, deletion of the lock's nodes, and
-    the end of ZooKeeper's counter. Contenders are served in the order in which ZooKeeper numbered them. An acquisition
-    that does not end in a grant leaves no node behind.
-
-    Not guaranteed: that a holder *knows* in time that it holds no more. A paused worker may act after its lease; claim
-    the resource at a receiver, which refuses it.
-
-    A lock object does no I/O until it is used, and threads may share it: each acquisition is a contender of its own.
-    The recipe is ZooKeeper's own ("ZooKeeper Recipes and Solutions", Locks), with a token and without its known holes.
-    """
-
-    _ceiling: int = CEILING  # lower in tests of the roll
-
-    def __init__(
-        self,
-        client: KazooClient,
-        name: str,
-        *,
-        namespace: str = "/zkfence",
-        info: str = "",
-        acl: Sequence[ACL] | None = None,
-    ) -> None:
-        """``name``: any text up to 255 bytes of UTF-8. ``namespace``: an absolute path; made when it is first needed.
-        ``info``: a short text for people, shown with the contender. ``acl``: for everything that is created; kazoo's
-        default where it is not given.
-
-        Raises `InvalidName`.
-        """
-        if not isinstance(client, KazooClient):
-            raise TypeError(f"a lock needs a KazooClient first, such as zkfence.connect() makes, not {client!r}")
-        self._session = Session.of(client)
-        self._layout = Layout(namespace)
-        self._info = info
-        self._acl = acl
-        self._memory: CounterPath | None = None
-        self._entered = threading.local()  # a thread's `with` releases what that thread was granted
-        self.name: Final[str] = check_name(name, "lock")
-        if len(self._contender("0" * 32)) > MAX_CONTENDER_BYTES:
-            raise ValueError(f"info is too long: a contender's data has at most {MAX_CONTENDER_BYTES} bytes")
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r} in {self._layout.namespace}>"
+    __slots__ = ()
 
     def acquire(self, *, timeout: float | None = None) -> Grant:
         """Wait for the lock, in line.
 
         ``timeout`` is in seconds and counts for the whole call; ``None`` waits for ever, 0 tries once. Raises
-        `LockTimeout` at the deadline, `NotConnected` where the client is not started or closed, and leaves nothing
-        behind whatever is raised. A session that is lost while it waits is replaced by the client's next one, at the
-        end of the line.
+        `LockTimeout` at the deadline, `WouldDeadlock` where this thread holds the lock already, `NotConnected` where
+        the client is not started or closed, `TooManyLocks`, `AccessDenied`, and leaves nothing behind whatever is
+        raised. A session that is lost while it waits is replaced by the client's next one, at the end of the line.
 
-        Not reentrant: a thread that holds the lock would wait for itself. Not to be called from a kazoo watch callback,
-        which would have to wake it.
+        Not to be called from a kazoo watch callback, which would have to wake it.
         """
         if timeout is None:
             grant = self._acquire(None, wait=True)
@@ -107,51 +63,154 @@ class FencedLock:
         try:
             return self._acquire(self._session.now() + self._session.session_timeout, wait=False)
         except DeadlinePassed:
-            raise NotConnected("ZooKeeper did not answer within the session timeout; is the ensemble up?") from None
+            raise NotConnected(_NO_ANSWER) from None
+
+    def contenders(self) -> Sequence[Contender]:
+        """Who holds the lock and who waits for it, in the order in which they are served. A snapshot.
+
+        Raises `NotConnected` if ZooKeeper does not answer within the session timeout.
+        """
+        return self._ask(list_contenders(self._layout, self.name))
+
+    def holder(self) -> Contender | None:
+        """Who holds the lock (the first one, where several do); ``None`` where nobody does. See `contenders`."""
+        return next((contender for contender in self.contenders() if contender.holds), None)
+
+    def _ask(self, steps: Steps[T]) -> T:
+        self._session.check_usable(self.name)
+        try:
+            with Driver(self._session, self._session.now() + self._session.session_timeout) as driver:
+                return driver.run(steps)
+        except DeadlinePassed:
+            raise NotConnected(_NO_ANSWER) from None
 
     def _acquire(self, deadline: float | None, *, wait: bool) -> Grant | None:
-        self._session.check_usable(self.name)
-        guid = uuid.uuid4().hex
-        attempt = Attempt(self._layout, self.name, guid, self._contender(guid))
-        acquisition = Acquisition(
-            attempt,
-            self._session,
-            self._memory,
-            fresh_namespace_id=uuid.uuid4().hex,
-            wait=wait,
-            ceiling=self._ceiling,
-        )
+        session = self._session
+        session.check_usable(self.name)
+        owner = current_owner(session.client.handler)
+        again = self._again(owner, wait=wait)
+        if again is not None:
+            return Grant(again)
+        procedure = self._begin(wait=wait)
         try:
-            with Driver(self._session, deadline, self._acl) as driver:
+            with Driver(session, deadline, self._acl) as driver:
                 try:
-                    granted = driver.run(acquisition.run())
+                    granted = driver.run(procedure.run())
                 finally:
-                    self._memory = acquisition.memory
+                    self._remember(procedure)
                 if granted is not None:
-                    grant = Grant(self._session, attempt, granted)
-                    self._session.hold(grant, granted.session_id)
+                    holding = self._hold(procedure, granted, owner)
                     if driver.woken:  # something changed before the grant was being told
-                        self._session.run_errand(grant._verify)
-                    return grant
-            leave_now(self._session, attempt)
+                        session.run_errand(partial(verify, session, [holding]))
+                    return Grant(holding)
+            leave_now(session, procedure.attempts)
         except BaseException:
-            leave_later(self._session, attempt)
+            leave_later(session, procedure.attempts)
             raise
         return None
 
-    def _contender(self, guid: str) -> bytes:
-        return dump(guid=guid, host=socket.gethostname(), pid=os.getpid(), info=self._info, since=round(time.time(), 3))
-
     def __enter__(self) -> Grant:
-        grants: list[Grant] = self._entered.__dict__.setdefault("grants", [])
-        grants.append(self.acquire())
-        return grants[-1]
+        grant = self.acquire()
+        self._enter(current_owner(self._session.client.handler), grant)
+        return grant
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        grants: list[Grant] = self._entered.grants
-        try:
-            grants[-1].release()
-        finally:
-            grants.pop()
+        grant = self._leave(current_owner(self._session.client.handler))
+        assert isinstance(grant, Grant)
+        grant.release()
+
+
+class FencedLock(_Lock):
+    """An exclusive lock on ZooKeeper whose every grant carries a fencing token.
+
+    Guaranteed: tokens of one lock rise from grant to grant, over crashes, restarts, deletion of the lock's nodes, and
+    the end of ZooKeeper's counter. Contenders are served in the order in which ZooKeeper numbered them. An acquisition
+    that does not end in a grant leaves no node behind.
+
+    Not guaranteed: that a holder *knows* in time that it holds no more. A paused worker may act after its lease; claim
+    the resource at a receiver, which refuses it.
+
+    A lock object does no I/O until it is used, and threads may share it: each acquisition is a contender of its own.
+    The recipe is ZooKeeper's own ("ZooKeeper Recipes and Solutions", Locks), with a token and without its known holes.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        client: KazooClient,
+        name: str,
+        *,
+        namespace: str = "/zkfence",
+        info: str = "",
+        acl: Sequence[ACL] | None = None,
+        reentrant: bool = False,
+    ) -> None:
+        """``name``: any text up to 255 bytes of UTF-8. ``namespace``: an absolute path; made when it is first needed.
+        ``info``: a short text for people, shown with the contender. ``acl``: for everything that is created; kazoo's
+        default where it is not given. ``reentrant``: a thread that holds the lock gets a further grant with the *same*
+        token, and the last release gives the lock back; otherwise it is told by `WouldDeadlock`.
+
+        Raises `InvalidName`.
+        """
+        super().__init__(client, name, EXCLUSIVE, namespace=namespace, info=info, acl=acl, reentrant=reentrant)
+
+
+class FencedWriteLock(FencedLock):
+    """The writer's side of a read-write lock: waits for every reader and writer before it, and keeps out those behind.
+
+    The same as a `FencedLock` of that name, whose guarantees it has: both may be used side by side.
+    """
+
+    __slots__ = ()
+
+
+class FencedReadLock(_Lock):
+    """The reader's side of a read-write lock: waits for the writers before it; readers hold side by side.
+
+    Whoever comes later waits behind those who came before, so that neither readers nor writers starve. A reader's grant
+    reads at a receiver and is refused when it writes; its claim keeps out writers that are older. Other guarantees are
+    those of `FencedLock`; so are the options.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        client: KazooClient,
+        name: str,
+        *,
+        namespace: str = "/zkfence",
+        info: str = "",
+        acl: Sequence[ACL] | None = None,
+        reentrant: bool = False,
+    ) -> None:
+        super().__init__(client, name, READ, namespace=namespace, info=info, acl=acl, reentrant=reentrant)
+
+
+class FencedSemaphore(SemaphoreBase, _Lock):
+    """A lock that ``permits`` contenders may hold at the same time, each in a slot of its own.
+
+    ``grant.slot`` is the slot, from 0, and ``grant.token`` is a token of the slot's lock, ``name#slot``: holders do not
+    fence out each other. A resource belongs to the slot that claimed it first; so keep one resource per slot.
+    Contenders are admitted in the order in which ZooKeeper numbered them; who has which slot is not foreseeable.
+
+    All users of one name have to agree on ``permits`` (`MixedKinds` otherwise). Options as for `FencedLock`. A thread
+    may hold several permits, but is told by `WouldDeadlock` when it holds them all and wants another one.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        client: KazooClient,
+        name: str,
+        *,
+        permits: int,
+        namespace: str = "/zkfence",
+        info: str = "",
+        acl: Sequence[ACL] | None = None,
+    ) -> None:
+        super().__init__(client, name, permits, namespace=namespace, info=info, acl=acl)

@@ -6,44 +6,41 @@ import logging
 import os
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
 from kazoo.client import KazooClient
-from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent
+from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 
 from . import _clock
+from ._connection._negotiation import negotiated_timeout_of
+from ._core._attempt import Booking
 from ._errors import ForkedError, NotConnected
+from ._heartbeat import Heartbeat
+from ._holding import Holding
+from ._kazoo import Kazoo, is_closed, is_ready
+from ._lease import Lease
+from ._ledger import Ledger
+from ._threads import verify
 
 _log: Final = logging.getLogger("zkfence")
-_SESSION_OVER: Final = "the ZooKeeper session is over"
-
-
-class Held(Protocol):
-    """A grant, as its session sees it."""
-
-    @property
-    def path(self) -> str: ...
-
-    def _lose(self, reason: str) -> None:
-        """It is lost. Called on any thread, kazoo's among them: must not block."""
-
-    def _verify(self) -> None:
-        """Look whether the node is still there, and watch it again. Called in the background."""
 
 
 class Waker(Protocol):
-    """Something that waits, and looks again when it is set."""
+    """Something that waits for changes."""
 
-    def set(self) -> None: ...
+    def changed(self, path: str) -> None:
+        """The watch on ``path`` has fired; with an empty path, the connection has changed. Called on kazoo's threads:
+        must not block."""
 
 
 class Session:
     """Follows the state of a client, hands out its watch events, and runs what has to be done in the background.
 
-    kazoo calls state listeners on its connection thread, which must never wait for a reply: there, this class only sets
-    events and starts threads.
+    kazoo calls state listeners on its connection thread, which must never wait for a reply: there, this class only
+    wakes others and starts threads.
     """
 
     _of_client: Final[WeakValueDictionary[int, Session]] = WeakValueDictionary()
@@ -51,14 +48,20 @@ class Session:
 
     def __init__(self, client: KazooClient) -> None:
         self.client = client
+        self.kazoo = Kazoo(client, self._watch)
+        self.ledger = Ledger()
+        self.changing = threading.Lock()  # for every holding: it is held for moments only
+        self.pid = os.getpid()
         self._lock = threading.Lock()
         self._wakers: dict[str, set[Waker]] = defaultdict(set)
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, Holding] = {}
+        self._owned: dict[object, dict[str, list[Holding]]] = {}
         self._errands: deque[Callable[[], None]] = deque()
         self._errands_running = False
         self._session_id: int | None = None
         self._connection = 0
-        self._pid = os.getpid()
+        self._lease = Lease()
+        self._heartbeat = Heartbeat(self)
         client.add_listener(self._state_changed)
         if client.state == KazooState.CONNECTED:
             self._learn_id()
@@ -72,6 +75,12 @@ class Session:
                 session = cls._of_client[id(client)] = cls(client)
             return session
 
+    @classmethod
+    def all(cls) -> list[Session]:
+        """The sessions of this process that locks were made with, and that somebody still refers to."""
+        with cls._registry:
+            return list(cls._of_client.values())
+
     # --- what the protocol may know (Surroundings) --------------------------------------------------------------
 
     @property
@@ -84,19 +93,54 @@ class Session:
 
     @property
     def session_timeout(self) -> float:
-        return float(self.client._session_timeout) / 1000
+        return negotiated_timeout_of(self.client) or self.client._session_timeout / 1000
 
     def now(self) -> float:
         return _clock.now()
 
+    def remaining(self) -> float:
+        return self.deadline - self.now()
+
+    def book(self, lock_name: str, path_length: int) -> Booking:
+        """Room for one more ephemeral node; raises `TooManyLocks`."""
+        return self.ledger.book(lock_name, len(self.client.chroot or "") + path_length)
+
+    # --- liveness -----------------------------------------------------------------------------------------------
+
+    @property
+    def deadline(self) -> float:
+        """The moment until which the session surely lives if nothing more is heard; ``-inf``: nothing is proved yet."""
+        return self._lease.ends_at(self.session_timeout)
+
+    @property
+    def newest_proof(self) -> float:
+        return self._lease.newest_proof
+
+    def proved(self, sent_at: float) -> None:
+        """A quorum write of the present session that was sent at this moment was acknowledged."""
+        self._lease.proved(sent_at, self.session_timeout)
+
+    def idle(self) -> None:
+        self._lease.idle()
+
     @property
     def closed(self) -> bool:
         """Nothing can be answered any more, until somebody starts the client."""
-        return self.client.client_state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
+        return is_closed(self.client)
+
+    @property
+    def ready(self) -> bool:
+        """Connected to a server that can write."""
+        return is_ready(self.client)
+
+    @property
+    def in_use(self) -> bool:
+        """Somebody holds or waits."""
+        return bool(self._held or self._wakers.get(""))
 
     def check_usable(self, lock_name: str) -> None:
         """Raise `ForkedError` in a forked child, `NotConnected` where the client is closed."""
-        if os.getpid() != self._pid:
+        if os.getpid() != self.pid:
             raise ForkedError(lock_name)
         if self.closed:
             raise NotConnected(
@@ -105,51 +149,82 @@ class Session:
 
     # --- watches ------------------------------------------------------------------------------------------------
 
-    def watch(self, event: WatchedEvent) -> None:
-        """The one watcher that is given to kazoo, for every path: however often a node is watched, it is kept once."""
+    def _watch(self, event: WatchedEvent) -> None:
+        """kazoo tells of a node that was watched; without a path, that the watches went with the connection."""
         path = event.path
-        with self._lock:
-            wakers = list(self._wakers.get(path, ())) if path else self._all_wakers()
-            held = self._held.get(path) if path else None
-        for waker in wakers:
-            waker.set()
+        if not path:
+            self._wake("")
+            return
+        self._wake(path)
+        held = self._held.get(path)
         if held is not None:
             if event.type == EventType.DELETED:
                 self.drop(held)
-                held._lose("its node was deleted")
+                held.node_deleted(path)
             else:
-                self.run_errand(held._verify)
+                self.run_errand(partial(verify, self, [held]))
+
+    def _wake(self, path: str) -> None:
+        with self._lock:
+            wakers = list(self._wakers.get(path, ()))
+        for waker in wakers:
+            waker.changed(path)
 
     def subscribe(self, path: str, waker: Waker) -> None:
+        """Tell ``waker`` when the watch on ``path`` fires; for an empty path, when the connection changes."""
         with self._lock:
             self._wakers[path].add(waker)
+        if not path:
+            self._heartbeat.start()
 
-    def unsubscribe(self, path: str, waker: Waker) -> None:
+    def unsubscribe(self, paths: Iterable[str], waker: Waker) -> None:
         with self._lock:
-            self._wakers[path].discard(waker)
-            if not self._wakers[path]:
-                del self._wakers[path]
-
-    def _all_wakers(self) -> list[Waker]:
-        return [waker for wakers in self._wakers.values() for waker in wakers]
+            for path in paths:
+                wakers = self._wakers[path]
+                wakers.discard(waker)
+                if not wakers:
+                    del self._wakers[path]
 
     # --- grants -------------------------------------------------------------------------------------------------
 
-    def hold(self, grant: Held, session_id: int) -> None:
-        """Tell the grant when it is lost, which it is at once if its session is over by now. Its node must be watched
+    @property
+    def held(self) -> Sequence[Holding]:
+        with self._lock:
+            return list(dict.fromkeys(self._held.values()))
+
+    def hold(self, holding: Holding) -> None:
+        """Tell the holding when it is lost, which it is at once if its session is over by now. Its nodes must be
+        watched
         already."""
         with self._lock:
-            alive = session_id == self._session_id
+            alive = all(attempt.session_id == self._session_id for attempt in holding.attempts)
             if alive:
-                self._held[grant.path] = grant
-        if not alive:
-            grant._lose(_SESSION_OVER)
+                for attempt in holding.attempts:
+                    self._held[attempt.path] = holding
+                self._owned.setdefault(holding.owner, {}).setdefault(holding.lock_path, []).append(holding)
+        if alive:
+            self._heartbeat.start()
+        else:
+            holding.session_over()
 
-    def drop(self, grant: Held) -> None:
-        """The grant is over: nothing more to tell it."""
+    def drop(self, holding: Holding) -> None:
+        """The holding is over: nothing more to tell it."""
         with self._lock:
-            if self._held.get(grant.path) is grant:
-                del self._held[grant.path]
+            for path in [path for path in holding.paths if self._held.get(path) is holding]:
+                del self._held[path]
+            of_owner = self._owned.get(holding.owner, {})
+            same = of_owner.get(holding.lock_path, [])
+            if holding in same:
+                same.remove(holding)
+                if not same:
+                    del of_owner[holding.lock_path]
+                    if not of_owner:
+                        del self._owned[holding.owner]
+
+    def held_by(self, owner: object, lock_path: str) -> Sequence[Holding]:
+        """What a thread or task holds of one lock."""
+        with self._lock:
+            return list(self._owned.get(owner, {}).get(lock_path, ()))
 
     # --- state --------------------------------------------------------------------------------------------------
 
@@ -161,22 +236,22 @@ class Session:
     def _state_changed(self, state: str) -> None:
         with self._lock:
             if state == KazooState.CONNECTED:
+                before = self._session_id
                 self._learn_id()
+                if before != self._session_id:
+                    self._lease, self.ledger = Lease(), Ledger()
             else:
                 self._connection += 1
             if state == KazooState.LOST:
                 self._session_id = None
-            held = list(self._held.values())
-            wakers = self._all_wakers()
-        for waker in wakers:
-            waker.set()
+        held = self.held
+        self._wake("")
         if state == KazooState.LOST:
-            for grant in held:
-                self.drop(grant)
-                grant._lose(_SESSION_OVER)
-        elif state == KazooState.CONNECTED:
-            for grant in held:
-                self.run_errand(grant._verify)
+            for holding in held:
+                self.drop(holding)
+                holding.session_over()
+        elif state == KazooState.CONNECTED and held:
+            self.run_errand(partial(verify, self, held))
 
     # --- errands ------------------------------------------------------------------------------------------------
 

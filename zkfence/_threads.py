@@ -1,19 +1,18 @@
-"""The driver for threads: runs protocol steps on a kazoo client, with its handler's events (gevent's too)."""
+"""The driver for threads: runs protocol steps on a kazoo client, with its handler's locks (gevent's too)."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
-from kazoo.interfaces import IAsyncResult
 from kazoo.security import ACL
 
-from ._core._attempt import Attempt, State
+from ._bell import Bell
+from ._core._attempt import Attempt
 from ._core._leaving import leave
 from ._core._operations import (
-    ConnectionLost,
     Effect,
     Flight,
     Get,
@@ -28,11 +27,15 @@ from ._core._operations import (
     read,
 )
 from ._errors import NotConnected
-from ._kazoo import nudge, result_of, send
-from ._session import Session
+from ._landing import lost, prove
+
+if TYPE_CHECKING:
+    from ._holding import Holding
+    from ._session import Session
 
 _JITTER: Final = 0.004  # seconds; doubles with each attempt
 _JITTER_MOST: Final = 0.5
+_VERIFY_BATCH: Final = 100  # reads in one flight; kazoo's queue stalls above some 270
 
 T = TypeVar("T")
 
@@ -49,28 +52,32 @@ class Driver:
         self._session = session
         self._deadline = deadline
         self._acl = acl
-        self._wake = session.client.handler.event_object()
-        self._watched: set[str] = set()
+        self._landed = Bell(session.client.handler)
+        self._changed = Bell(session.client.handler)
+        self._fired: set[str] = set()
+        self._watched = {""}  # no node has an empty path: changes of the connection
 
     def __enter__(self) -> Self:
-        self._session.subscribe("", self._wake)  # no node has an empty path: changes of the connection only
+        self._session.subscribe("", self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._session.unsubscribe("", self._wake)
-        for path in self._watched:
-            self._session.unsubscribe(path, self._wake)
+        self._session.unsubscribe(self._watched, self)
+
+    def changed(self, path: str) -> None:
+        self._fired.add(path)
+        self._changed.ring()
 
     @property
     def woken(self) -> bool:
         """Something that was watched has changed since the last `Wait` ended."""
-        return bool(self._wake.is_set())
+        return self._changed.rings
 
     def run(self, steps: Steps[T]) -> T:
         """Run the steps to their end. Raises `DeadlinePassed`, and whatever the steps raise."""
-        answer: Landed | None = None
+        answer: Landed | set[str] | None = None
         try:
             while True:
                 answer = self._do(steps.send(answer))
@@ -80,16 +87,17 @@ class Driver:
         finally:
             steps.close()
 
-    def _do(self, effect: Effect) -> Landed | None:
+    def _do(self, effect: Effect) -> Landed | set[str] | None:
         match effect:
             case Flight():
                 return self._fly(effect)
             case Ready():
                 self._await_connection()
             case Wait():
-                if not self._wake.wait(self._remaining()):
+                if not self._changed.wait(self._remaining()):
                     raise DeadlinePassed
-                self._wake.clear()
+                fired, self._fired = self._fired, set()
+                return fired
             case Jitter(attempt):
                 longest = min(_JITTER * 2 ** min(attempt, 10), _JITTER_MOST)
                 pause = random.uniform(0, longest)  # noqa: S311  # rivals, not adversaries
@@ -99,57 +107,43 @@ class Driver:
         return None
 
     def _fly(self, flight: Flight) -> Landed:
+        session = self._session
         for operation in flight.operations:
             # Told from before the watch is placed, so that no event can fall between the two.
             if isinstance(operation, Get) and operation.watch and operation.path not in self._watched:
                 self._watched.add(operation.path)
-                self._session.subscribe(operation.path, self._wake)
+                session.subscribe(operation.path, self)
         if self._await_connection():
-            # Nothing was sent: kazoo would keep it until it is connected, and its queue stalls at some 270 requests.
-            return Landed(self._session.now(), (ConnectionLost(),) * len(flight.operations))
+            return lost(session, flight)
         self._remaining()
-        sent_at = self._session.now()
-        try:
-            answers = [send(self._session, operation, self._acl) for operation in flight.operations]
-        except BaseException:
-            nudge(self._session.client)
-            raise
-        results = [
-            result_of(self._session, operation, self._answer(answer))
-            for operation, answer in zip(flight.operations, answers, strict=True)
-        ]
-        return Landed(sent_at, tuple(results))
+        sent_at, session_id = session.now(), session.session_id
+        answers = session.kazoo.send(flight.operations, self._acl, self._arrived)
+        while not answers.complete:
+            if not self._landed.wait(self._remaining()):
+                raise DeadlinePassed
+        landed = Landed(sent_at, session.kazoo.results(flight.operations, answers))
+        prove(session, session_id, flight, landed)
+        return landed
+
+    def _arrived(self, answers: object) -> None:
+        self._landed.ring()
 
     def _await_connection(self) -> bool:
         """Wait until the client is connected; tells whether that was needed. Raises `NotConnected` if it is closed."""
-        client = self._session.client
-        if client.connected:
+        session = self._session
+        if session.ready:
             return False
-        changed = client.handler.event_object()  # not the one of `Wait`, which must not miss a watch
-        self._session.subscribe("", changed)
+        changed = _Change(Bell(session.client.handler))  # not the one of `Wait`, which must not miss a watch
+        session.subscribe("", changed)
         try:
-            while not client.connected:
-                if self._session.closed:
+            while not session.ready:
+                if session.closed:
                     raise NotConnected("the ZooKeeper client was closed while it was in use")
-                if not changed.wait(self._remaining()):
+                if not changed.bell.wait(self._remaining()):
                     raise DeadlinePassed
-                changed.clear()
         finally:
-            self._session.unsubscribe("", changed)
+            session.unsubscribe([""], changed)
         return True
-
-    def _answer(self, answer: IAsyncResult) -> object:
-        try:
-            try:
-                return answer.get(timeout=self._remaining())
-            except self._session.client.handler.timeout_exception:
-                if not answer.ready():
-                    raise DeadlinePassed from None
-                return answer.get()  # it has come in this very moment
-        except DeadlinePassed:
-            raise
-        except Exception as error:
-            return error
 
     def _remaining(self) -> float | None:
         """Seconds until the deadline. Raises `DeadlinePassed`."""
@@ -161,43 +155,53 @@ class Driver:
         return remaining
 
 
-def leave_now(session: Session, attempt: Attempt) -> None:
-    """Remove every node of an attempt and wait for the confirmation, for one session timeout at most.
+class _Change:
+    def __init__(self, bell: Bell) -> None:
+        self.bell = bell
+
+    def changed(self, path: str) -> None:
+        self.bell.ring()
+
+
+def leave_now(session: Session, attempts: Sequence[Attempt]) -> None:
+    """Remove every node of the attempts and wait for the confirmation, for one session timeout at most.
 
     What cannot be confirmed by then goes on in the background until it is, or until the session is over. Whoever
     is interrupted here calls `leave_later`.
     """
     try:
-        with Driver(session, session.now() + session.session_timeout) as driver:
-            driver.run(leave(attempt, session))
-    except (SessionLost, NotConnected):
-        attempt.session_lost()
+        _leave(session, attempts, session.now() + session.session_timeout)
     except DeadlinePassed:
-        leave_later(session, attempt)
+        leave_later(session, attempts)
 
 
-def leave_later(session: Session, attempt: Attempt) -> None:
-    """Remove every node of an attempt in the background, until it is confirmed or the session is over."""
+def leave_later(session: Session, attempts: Sequence[Attempt]) -> None:
+    """Remove every node of the attempts in the background, until it is confirmed or the session is over."""
+    if not all(attempt.nothing_left for attempt in attempts):
+        session.run_errand(lambda: _leave(session, attempts, None))
 
-    if attempt.state is State.IDLE and not attempt.lost_creates:
-        return
 
-    def errand() -> None:
+def _leave(session: Session, attempts: Sequence[Attempt], deadline: float | None) -> None:
+    for attempt in attempts:
         try:
-            with Driver(session, None) as driver:
-                driver.run(leave(attempt, session))
+            if not attempt.nothing_left:
+                with Driver(session, deadline) as driver:
+                    driver.run(leave(attempt, session))
         except (SessionLost, NotConnected):
             attempt.session_lost()
 
-    session.run_errand(errand)
 
-
-def is_there(session: Session, path: str, czxid: int) -> bool:
-    """Whether this very node is still there; watches it again. ``True`` where the session is over: that is told by the
-    session itself."""
-    try:
-        with Driver(session, None) as driver:
-            (node,) = driver.run(read(Get(path, watch=True)))
-    except (SessionLost, NotConnected):
-        return True
-    return not isinstance(node, NoNode) and land(node).stat.czxid == czxid
+def verify(session: Session, holdings: Sequence[Holding]) -> None:
+    """Look whether the nodes of the holdings are still there, and watch them again; runs in the background."""
+    nodes = [(holding, attempt.path, attempt.czxid) for holding in holdings for attempt in holding.attempts]
+    for start in range(0, len(nodes), _VERIFY_BATCH):
+        batch = [node for node in nodes[start : start + _VERIFY_BATCH] if node[1]]
+        try:
+            with Driver(session, None) as driver:
+                found = driver.run(read(*(Get(path, watch=True) for _, path, _ in batch)))
+        except (SessionLost, NotConnected):
+            return  # which the session itself tells them
+        for (holding, path, czxid), node in zip(batch, found, strict=True):
+            if isinstance(node, NoNode) or land(node).stat.czxid != czxid:
+                session.drop(holding)
+                holding.node_deleted(path)

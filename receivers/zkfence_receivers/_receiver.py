@@ -12,8 +12,10 @@ from .words import (
     AlreadyApplied,
     Claimant,
     Decision,
+    Diagnosing,
     Mark,
     MarkCorrupt,
+    StaleToken,
     Stamp,
     StampedClaimant,
     Stamps,
@@ -107,8 +109,9 @@ class Receiver(ABC):
         From here on no older token can write ``resource``. Claim before you read: what you read afterwards cannot
         change under you. A `Stamp` from elsewhere may stand for the grant; one stamp claims once.
 
-        Raises `StaleToken` where a newer holder was here first, `WrongLock` where the resource belongs to another
-        lock, `Unfenced` where there is data without a mark.
+        Raises `StaleToken` where a newer holder was here first, `TokenRegressed` where there was none and the token is
+        too low all the same, `WrongLock` where the resource belongs to another lock, `Unfenced` where there is data
+        without a mark.
         """
         return self._take(Action.CLAIM, resource, grant)
 
@@ -146,8 +149,14 @@ class Receiver(ABC):
             raise TypeError(f"a Grant or a Stamp claims a resource, not {type(grant).__name__} {grant!r}")
         stamps = grant.stamps(resource)
         stamps.check()
-        with stamps.turn:
-            self._perform(Request(resource, action, stamps.take()))
+        try:
+            with stamps.turn:
+                self._perform(Request(resource, action, stamps.take()))
+        except StaleToken as error:
+            diagnosed = grant.diagnose(error) if isinstance(grant, Diagnosing) else error
+            if diagnosed is error:
+                raise
+            raise diagnosed from error
         return Handle(self, resource, stamps)
 
 

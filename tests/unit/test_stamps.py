@@ -21,7 +21,7 @@ def test_numbers_are_taken_once_and_in_order() -> None:
 
 def test_reads_take_no_number_and_foreign_requests_have_none() -> None:
     stamps = Stamps(Stamp(Token(7), op=4))
-    assert stamps.reading().op is None
+    assert (stamps.reading().op, stamps.reading().mode) == (None, Mode.READ), "it cannot write, wherever it goes"
     assert stamps.take().op == 4
     foreign = Stamps(Stamp(Token(7)))
     assert foreign.take().op is None

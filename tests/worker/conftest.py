@@ -113,7 +113,7 @@ class Faults:
         faults = self
 
         class FaultyDriver(Driver):
-            def _do(self, effect: Effect) -> Landed | None:
+            def _do(self, effect: Effect) -> Landed | set[str] | None:
                 number = len(faults.effects)
                 faults.effects.append(effect)
                 if number == faults.raise_at and not faults.after_sending:
@@ -129,7 +129,7 @@ class Faults:
                     raise faults.error
                 if create and faults.lost_replies:
                     faults.lost_replies -= 1
-                    assert landed is not None
+                    assert isinstance(landed, Landed)
                     return Landed(landed.sent_at, (ConnectionLost(),) * len(landed.results))
                 return landed
 

@@ -152,8 +152,8 @@ def test_what_was_remembered_of_a_lock_that_was_rolled_does_not_stand_in_the_way
     roll.create(f"{path}/{first.epoch + 1}")
     roll.commit()
     zk.create(f"{path}/{first.epoch}/x-0000000003")
-    with pytest.raises(zkfence.LockTimeout):  # in the newer epoch now, behind what stands in the older one
-        lock.acquire(timeout=0.5)
+    with pytest.raises(ForeignNode):  # in the newer epoch now, behind what stands in the older one
+        lock.acquire(timeout=5)
     zk.delete(f"{path}/{first.epoch}/x-0000000002")
     zk.delete(f"{path}/{first.epoch}/x-0000000003")
     assert once(lock).epoch == first.epoch + 1
@@ -176,7 +176,7 @@ def test_what_was_remembered_of_a_lock_that_was_rolled_does_not_stand_in_the_way
 )
 def test_damage_is_told_and_nothing_is_changed(
     lock: FencedLock, other: FencedLock, zk: zkfence.Client, nodes: Nodes, zkfence_namespace: str, damage: str,
-    data: bytes | None,
+    data: bytes | None, eventually: Callable[..., None],
 ) -> None:  # fmt: skip
     once(lock)
     path = f"{zkfence_namespace}/{damage}".rstrip("/")
@@ -192,7 +192,7 @@ def test_damage_is_told_and_nothing_is_changed(
     else:
         assert zk.get(path)[0] == data
     assert nodes.epochs("a") == [1]
-    assert nodes.contenders("a") == []
+    eventually(lambda: nodes.contenders("a") == [], "nothing stays behind")
 
 
 def test_the_last_epoch_is_told(

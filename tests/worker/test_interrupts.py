@@ -11,7 +11,6 @@ import pytest
 
 import zkfence
 from zkfence import FencedLock, LockTimeout, _threads
-from zkfence._session import Session
 
 from .conftest import Nodes
 
@@ -83,25 +82,15 @@ def test_an_interrupt_after_the_request_was_queued_does_not_hold_up_the_later_on
     lock: FencedLock, zk: zkfence.Client, nodes: Nodes, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
     lock.acquire().release()
-    send = _threads.send
 
-    def queue_without_waking(session: Session, *rest: Any) -> Any:
-        class Mute:
-            def send(self, data: bytes) -> None:
-                raise KeyboardInterrupt
-
-        socket = zk._connection._write_sock
-        zk._connection._write_sock = Mute()
-        try:
-            send(session, *rest)
-        finally:
-            zk._connection._write_sock = socket
+    def queue_without_waking(request: object, reply: object) -> None:
+        zk._queue.append((request, reply))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_threads, "send", queue_without_waking)
-    with pytest.raises(KeyboardInterrupt):
-        lock.acquire(timeout=5)
-    monkeypatch.setattr(_threads, "send", send)
+    with monkeypatch.context() as patch:
+        patch.setattr(zk, "_call", queue_without_waking)
+        with pytest.raises(KeyboardInterrupt):
+            lock.acquire(timeout=5)
     eventually(lambda: nodes.contenders("a") == [], "nothing stays behind", within=1.0)
     lock.acquire(timeout=5).release()
 

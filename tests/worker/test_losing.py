@@ -12,6 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from zkfence import FencedLock, ForkedError, Grant, GrantReleased, LockLost
+from zkfence._holding import Holding
 from zkfence_receivers import MemoryReceiver, StaleToken
 
 from .conftest import Background, Nodes
@@ -200,12 +201,15 @@ def test_a_forked_child_cannot_acquire_on_its_parents_client(lock: FencedLock) -
 def test_a_session_that_ended_before_the_grant_could_be_told_is_a_lost_grant(
     lock: FencedLock, monkeypatch: pytest.MonkeyPatch, nodes: Nodes
 ) -> None:
-    hold = lock._session.hold
+    session = lock._session
+    hold = session.hold
 
-    def hold_too_late(grant: Grant, session_id: int) -> None:
-        hold(grant, session_id + 1)
+    def hold_too_late(holding: Holding) -> None:
+        session_id, session._session_id = session._session_id, None
+        hold(holding)
+        session._session_id = session_id
 
-    monkeypatch.setattr(lock._session, "hold", hold_too_late)
+    monkeypatch.setattr(session, "hold", hold_too_late)
     grant = lock.acquire()
     assert grant.lost.is_set()
     with pytest.raises(LockLost, match="session"):

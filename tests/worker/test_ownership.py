@@ -10,8 +10,9 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkfence
-from zkfence import FencedLock, _lock
+from zkfence import FencedLock, _lock_base
 from zkfence._core._operations import Children, Create, Effect, Flight, Get, Sync
+from zkfence._holding import Holding
 
 from .conftest import Background, Faults, Nodes, contender_in
 
@@ -61,12 +62,25 @@ def test_a_create_that_is_applied_late_is_swept_up_with_the_release(
     eventually(lambda: nodes.contenders("a") == [], "the late one is gone too", within=1.0)
 
 
+def forget_the_number(lock: FencedLock) -> None:
+    """So that the next acquisition cannot guess its node's name, and takes two flights."""
+    assert lock._memory is not None
+    lock._memory.next_number = None
+
+
+def watched_in(effect: Effect) -> str | None:
+    """The node that a flight without a create watches: the own one, where nobody else is there."""
+    if not isinstance(effect, Flight) or contender_in(effect):
+        return None
+    return next((each.path for each in effect.operations if isinstance(each, Get) and each.watch), None)
+
+
 @pytest.fixture
 def guid(monkeypatch: pytest.MonkeyPatch) -> str:
     """The GUID of the test's acquisitions, known beforehand."""
-    guid = uuid.uuid4()
-    monkeypatch.setattr(_lock.uuid, "uuid4", lambda: guid)
-    return guid.hex
+    guid = uuid.uuid4().hex
+    monkeypatch.setattr(_lock_base, "fresh_id", lambda: guid)
+    return guid
 
 
 @pytest.fixture
@@ -115,16 +129,18 @@ def test_a_node_that_is_gone_before_the_decision_is_no_grant(
     lock: FencedLock, other_zk: KazooClient, nodes: Nodes, faults: Faults
 ) -> None:
     lock.acquire().release()
+    forget_the_number(lock)
     deleted: list[str] = []
 
     def delete_own_node(effect: Effect) -> None:
-        first = effect.operations[0] if isinstance(effect, Flight) else None
-        if isinstance(first, Get) and first.watch and not deleted:
-            deleted.append(first.path)
-            other_zk.delete(first.path)
+        own = watched_in(effect)
+        if own and not deleted:
+            deleted.append(own)
+            other_zk.delete(own)
 
     faults.before = delete_own_node
     with lock.acquire(timeout=10) as grant:
+        assert deleted
         assert nodes.contenders("a") == [grant.path] != deleted
 
 
@@ -132,16 +148,17 @@ def test_a_node_of_a_session_that_is_over_is_no_grant_even_while_a_server_shows_
     lock: FencedLock, zk: KazooClient, nodes: Nodes, faults: Faults, in_background: Start, eventually: Eventually
 ) -> None:
     lock.acquire().release()
+    forget_the_number(lock)
     session = lock._session
     real = session.session_id
     shown: list[str] = []
 
     def lose_the_session_once(effect: Effect) -> None:
-        first = effect.operations[0] if isinstance(effect, Flight) else None
+        own = watched_in(effect)
         if contender_in(effect):
             session._session_id = real
-        elif isinstance(first, Get) and first.watch and not shown:
-            shown.append(first.path)
+        elif own and not shown:
+            shown.append(own)
             session._session_id = None
 
     faults.before = lose_the_session_once
@@ -190,8 +207,7 @@ def test_a_waiter_does_not_take_a_node_at_its_old_path_for_its_own(
     made: list[zkfence.Grant] = []
 
     def remake_behind_its_back(effect: Effect) -> None:
-        first = effect.operations[0] if isinstance(effect, Flight) else None
-        if isinstance(first, Get) and first.watch and not made:
+        if watched_in(effect) and not made:
             made.append(None)  # type: ignore[arg-type]  # only once: the other one comes here too
             made[0] = remake(other, zk, zkfence_namespace)
 
@@ -209,7 +225,7 @@ def test_a_release_after_a_cut_looks_before_it_deletes(
 ) -> None:  # fmt: skip
     """The namespace was made anew while the holder was cut off and could not be told."""
     old = lock.acquire()
-    monkeypatch.setattr(old, "_lose", lambda reason: None)
+    monkeypatch.setattr(Holding, "node_deleted", lambda holding, path: None)
     new = remake(other, zk, zkfence_namespace)
     assert new.path == old.path
     lock._session._connection += 1

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Final
-
-from zkfence_receivers.words import Token
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, cast
 
 from .._errors import ForeignNode
 from ._attempt import Attempt
-from ._layout import (
-    CEILING,
-    CONTENDER_PREFIX,
-    contenders_in,
-    counter_path,
-    load_namespace_id,
-    sequence_of,
-)
+from ._counter import CounterPath
+from ._layout import CEILING, contender_name, contenders_in, counter_path, sequence_of
 from ._leaving import delete_surely, guid_of, own_nodes
 from ._opening import find_epoch
 from ._operations import (
-    Check,
     Children,
     ConnectionLost,
     Create,
@@ -29,9 +20,10 @@ from ._operations import (
     Get,
     Jitter,
     Listing,
-    Multi,
+    Node,
     NodeExists,
     NoNode,
+    Read,
     Ready,
     SessionLost,
     Steps,
@@ -40,41 +32,22 @@ from ._operations import (
     land,
     read,
 )
+from ._queue import Granted, Queue, StartOver, WouldWait
 from ._surroundings import Surroundings
 
-_PROOF_SHARE: Final = 3  # a grant needs a quorum write younger than this share of the session timeout
 
+class Procedure(Protocol):
+    """A way to a grant."""
 
-@dataclass(frozen=True, slots=True)
-class CounterPath:
-    """What a client remembers of a lock between acquisitions.
+    @property
+    def attempts(self) -> Sequence[Attempt]:
+        """All that may have left a node so far, in the order in which they are to be left."""
 
-    It holds for this very node in this very session: a namespace that was deleted and made anew issues its epochs
-    again, and a wiped ensemble even its transaction ids.
-    """
+    def run(self) -> Steps[Granted | None]:
+        """Queue, wait for the turn, be granted. ``None`` where it would have to wait and must not.
 
-    epoch: int
-    czxid: int
-    session_id: int
-    namespace_id: str
-    drained: bool  # no older counter path has a contender below CEILING, and none can come
-
-
-@dataclass(frozen=True, slots=True)
-class Granted:
-    token: Token
-    path: str
-    session_id: int
-    namespace_id: str
-    proved_at: float  # the session was alive at this moment of the clock: a quorum write sent then was acknowledged
-
-
-class _StartOver(Exception):
-    """The own node is gone, or never was, or what was remembered is not true any more: queue anew."""
-
-
-class _WouldWait(Exception):
-    """Somebody else has to leave first, and waiting is not wanted."""
+        The caller leaves (`leave`) every attempt whenever this does not return a grant.
+        """
 
 
 class Acquisition:
@@ -86,22 +59,23 @@ class Acquisition:
         surroundings: Surroundings,
         memory: CounterPath | None,
         *,
-        fresh_namespace_id: str,
+        fresh_id: Callable[[], str],
         wait: bool = True,
         ceiling: int = CEILING,
     ) -> None:
         self.memory = memory
         self._attempt = attempt
         self._surroundings = surroundings
-        self._fresh_namespace_id = fresh_namespace_id
+        self._fresh_id = fresh_id
         self._wait = wait
         self._ceiling = ceiling
 
-    def run(self) -> Steps[Granted | None]:
-        """Queue, wait for the turn, be granted. ``None`` where it would have to wait and must not.
+    @property
+    def attempts(self) -> Sequence[Attempt]:
+        return (self._attempt,)
 
-        The caller leaves (`leave`) whenever this does not return a grant.
-        """
+    def run(self) -> Steps[Granted | None]:
+        """See `Procedure`."""
         tries = 0
         while True:
             try:
@@ -109,10 +83,10 @@ class Acquisition:
             except SessionLost:
                 self._attempt.session_lost()
                 self.memory = None
-            except _StartOver:
+            except StartOver:
                 self._attempt.gone()
                 self.memory = None
-            except _WouldWait:
+            except WouldWait:
                 return None
             yield Jitter(tries)
             tries += 1
@@ -121,61 +95,73 @@ class Acquisition:
         attempt = self._attempt
         if self.memory is not None and self.memory.session_id != self._surroundings.session_id:
             self.memory = None
-        epoch = self.memory.epoch if self.memory else (yield from find_epoch(attempt, self._fresh_namespace_id))
+        epoch = self.memory.epoch if self.memory else (yield from find_epoch(attempt, self._fresh_id()))
         while True:
-            counter = counter_path(attempt.lock_path, epoch)
-            created, listing, proved_at = yield from self._create(epoch, counter)
-            if created is None:
-                self.memory = None
-                epoch = yield from find_epoch(attempt, self._fresh_namespace_id, closed=epoch, missing=True)
-                continue
-            number = sequence_of(created.path.rpartition("/")[2])
-            assert number is not None
+            look = yield from self._enter(epoch)
+            number = sequence_of(attempt.path) if attempt.path else -1
             if 0 <= number < self._ceiling:
                 break
             self.memory = None
-            epoch = yield from find_epoch(attempt, self._fresh_namespace_id, closed=epoch)
+            epoch = yield from find_epoch(attempt, self._fresh_id(), closed=epoch, missing=not attempt.path)
             if attempt.path:  # somebody else has rolled the lock: the node in the closed path is of no use
                 yield from delete_surely(attempt.path, attempt.czxid)
                 attempt.gone()
-        yield from self._remember(epoch, counter, listing, created.stat.ephemeral_owner)
-        return (yield from self._queue(epoch, counter, number, listing, proved_at))
+        if self.memory is None or look is None or look.stat.czxid != self.memory.czxid:
+            self.memory = CounterPath(epoch, attempt.session_id)
+        self.memory.next_number = number + 1
+        queue = Queue(attempt, self._surroundings, self.memory, number, wait=self._wait, ceiling=self._ceiling)
+        return (yield from queue.run(look))
 
-    def _create(self, epoch: int, counter: str) -> Steps[tuple[Created | None, Listing, float]]:
-        """Make the own node, and read the counter path behind it in the same flight. ``None``: no such path."""
-        attempt = self._attempt
-        nothing = Listing((), None)  # type: ignore[arg-type]  # never looked at
+    # --- entering -----------------------------------------------------------------------------------------------
+
+    def _enter(self, epoch: int) -> Steps[Node | Listing | None]:
+        """Make the own node; in the same flight, look at the counter path, and watch the own node where its name can be
+        guessed.
+
+        Returns the look, ``None`` if there is none. No own node afterwards: there is no such counter path.
+        """
+        attempt, memory = self._attempt, self.memory
+        counter = counter_path(attempt.lock_path, epoch)
+        guess = ""
+        if memory is not None and memory.crowd <= 1 and memory.next_number is not None:
+            guess = f"{counter}/{contender_name(attempt.kind.prefix, memory.next_number)}"
+        create = Create(f"{counter}/{attempt.kind.prefix}", attempt.data, contender=True)
+        reads: list[Read] = [Get(counter) if attempt.kind.last else Children(counter)]
+        if guess:
+            reads.append(Get(guess, watch=True))
         tries = 0
         while True:
             yield Ready()  # what is not sent need not be looked for afterwards
+            connection = self._surroundings.connection
             attempt.creating(counter)
-            landed = yield from fly(
-                Create(f"{counter}/{CONTENDER_PREFIX}", attempt.data, contender=True), Children(counter)
-            )
-            outcome, listing = landed.results
+            landed = yield from fly(create, *reads)
+            outcome: Any = landed.results[0]
+            look: Any = landed.results[1]
             if isinstance(outcome, NoNode):
                 attempt.gone()
-                return None, nothing, 0.0
+                return None
             if isinstance(outcome, NodeExists):
                 found = yield from self._after_node_exists(epoch, counter)
                 if not found:
                     yield Jitter(tries)
                     tries += 1
                     continue
-                outcome, landed = found, replace(landed, sent_at=float("-inf"))
+                outcome, look = found, None
             elif isinstance(outcome, ConnectionLost):
                 attempt.lost_creates = True
                 found = yield from self._own_node()
                 if not found:
                     continue
-                outcome, landed = found, replace(landed, sent_at=float("-inf"))
+                outcome, look = found, None
             created: Created = land(outcome)
             attempt.queued(created)
-            if isinstance(listing, Failure) or landed.sent_at == float("-inf"):
-                (listing,) = yield from read(Children(counter))
-                if isinstance(listing, NoNode):
-                    raise _StartOver
-            return created, land(listing), landed.sent_at
+            if look is None or isinstance(look, Failure):
+                return None
+            if guess == created.path:
+                own = landed.results[2]
+                if isinstance(own, Node) and own.stat.czxid == attempt.czxid:
+                    attempt.connection = connection
+            return cast(Node | Listing, land(look))
 
     def _own_node(self) -> Steps[Created | None]:
         """The own node that a create without an answer may have made; of two, the lower one stays."""
@@ -193,127 +179,27 @@ class Acquisition:
         found = yield from self._own_node()
         if found:
             return found
-        current = yield from find_epoch(attempt, self._fresh_namespace_id)
+        current = yield from find_epoch(attempt, self._fresh_id())
         if current != epoch:
-            raise _StartOver
+            raise StartOver
         (listing,) = yield from read(Children(counter))
         if isinstance(listing, NoNode):
-            raise _StartOver
-        contenders = contenders_in(land(listing).names)
-        closing = [name for number, name in contenders.items() if not 0 <= number < self._ceiling]
-        for name in closing:
-            (node,) = yield from read(Get(f"{counter}/{name}", watch=True))
-            if not isinstance(node, NoNode):
-                if guid_of(land(node).data) is None:
-                    raise ForeignNode(f"{counter}/{name}")
-                if not self._wait:
-                    raise _WouldWait
-                yield Wait()  # its owner rolls the lock, or leaves
-                return None
-        for _, name in sorted(contenders.items(), reverse=True):
-            (node,) = yield from read(Get(f"{counter}/{name}"))
-            if not isinstance(node, NoNode):
-                ours = land(node).stat.ephemeral_owner and guid_of(land(node).data) is not None
-                if not ours:
-                    raise ForeignNode(f"{counter}/{name}")
-        return None
-
-    def _remember(self, epoch: int, counter: str, listing: Listing, session_id: int) -> Steps[None]:
-        """Check that what is remembered is about this very counter path; learn it otherwise."""
-        if self.memory is not None and self.memory.czxid == listing.stat.czxid:
-            return
-        self.memory = None
-        layout = self._attempt.layout
-        (namespace,) = yield from read(Get(layout.namespace))
-        if isinstance(namespace, NoNode) or land(namespace).stat.czxid > listing.stat.czxid:
-            raise _StartOver  # made anew since the counter path was read
-        namespace_id = load_namespace_id(layout.namespace, land(namespace).data)
-        self.memory = CounterPath(epoch, listing.stat.czxid, session_id, namespace_id, drained=False)
-
-    def _queue(
-        self, epoch: int, counter: str, number: int, listing: Listing | None, proved_at: float
-    ) -> Steps[Granted | None]:
-        """Wait until no contender blocks the own node, and prove that the session is alive."""
-        attempt = self._attempt
-        own = attempt.path
-        while True:
-            connection = self._surroundings.connection
-            if listing is None:
-                # The own node's watch is placed before the decision, so that its loss cannot be missed.
-                node, listing_or_failure = yield from read(Get(own, watch=True), Children(counter))
-            else:
-                (node,) = yield from read(Get(own, watch=True))
-                listing_or_failure = listing
-            if isinstance(node, NoNode) or isinstance(listing_or_failure, NoNode):
-                raise _StartOver
-            if land(node).stat.czxid != attempt.czxid:
-                raise _StartOver  # somebody else's, in a namespace that was made anew
-            attempt.connection = connection
-            assert self.memory is not None
-            drained = self.memory.drained
-            blocker = yield from self._blocker(epoch, counter, number, land(listing_or_failure))
-            listing = None
-            if blocker is not None:
-                if not self._wait:
-                    raise _WouldWait
-                # With get and not exists: a node that is not there leaves no watch behind.
-                (node,) = yield from read(Get(blocker, watch=True))
+            raise StartOver
+        contenders = sorted(contenders_in(land(listing).names), reverse=True)
+        for closing in contenders:
+            if not 0 <= closing.number < self._ceiling:
+                (node,) = yield from read(Get(f"{counter}/{closing.name}", watch=True))
                 if not isinstance(node, NoNode):
-                    yield Wait()
-                continue
-            if not drained:
-                continue  # looking at the older epochs took its time: see that the own node is still there
-            proved_at = yield from self._prove(own, proved_at)
-            if attempt.session_id != self._surroundings.session_id:
-                raise SessionLost  # a server that lags may still show the node
-            token = Token.of(epoch, number)
-            return Granted(token, own, attempt.session_id, self.memory.namespace_id, proved_at)
-
-    def _prove(self, own: str, proved_at: float) -> Steps[float]:
-        """See to it that a quorum write of this session is young enough to build a grant on.
-
-        Reads prove nothing: a server that is cut off from its leader goes on answering them.
-        """
-        while self._surroundings.now() - proved_at > self._surroundings.session_timeout / _PROOF_SHARE:
-            landed = yield from fly(Multi((Check(own),)))
-            (result,) = landed.results
-            if isinstance(result, NoNode):
-                raise _StartOver
-            if not isinstance(result, ConnectionLost):
-                land(result)
-                proved_at = landed.sent_at
-        return proved_at
-
-    def _blocker(self, epoch: int, counter: str, number: int, listing: Listing) -> Steps[str | None]:
-        """The nearest contender that has to leave first; ``None``: it is our turn."""
-        assert self.memory is not None
-        contenders = contenders_in(listing.names)
-        if listing.stat.czxid != self.memory.czxid or contenders.get(number) != self._attempt.path.rpartition("/")[2]:
-            raise _StartOver
-        lower = max((other for other in contenders if 0 <= other < number), default=None)
-        if lower is not None:
-            return f"{counter}/{contenders[lower]}"
-        if self.memory.drained:
-            return None
-        return (yield from self._blocker_in_older_epochs(epoch))
-
-    def _blocker_in_older_epochs(self, epoch: int) -> Steps[str | None]:
-        assert self.memory is not None
-        (found,) = yield from read(Children(self._attempt.lock_path))
-        if isinstance(found, NoNode):
-            raise _StartOver
-        older = sorted(
-            (int(name) for name in land(found).names if name.isdecimal() and int(name) < epoch),
-            reverse=True,
-        )
-        for old in older:
-            counter = counter_path(self._attempt.lock_path, old)
-            (listing,) = yield from read(Children(counter))
-            if isinstance(listing, NoNode):
-                continue
-            contenders = contenders_in(land(listing).names)
-            last = max((number for number in contenders if 0 <= number < self._ceiling), default=None)
-            if last is not None:
-                return f"{counter}/{contenders[last]}"
-        self.memory = replace(self.memory, drained=True)
+                    if guid_of(land(node).data) is None:
+                        raise ForeignNode(f"{counter}/{closing.name}")
+                    if not self._wait:
+                        raise WouldWait
+                    yield Wait()  # its owner rolls the lock, or leaves
+                    return None
+        for contender in contenders:
+            (node,) = yield from read(Get(f"{counter}/{contender.name}"))
+            if not isinstance(node, NoNode):
+                ours = land(node).stat.ephemeralOwner and guid_of(land(node).data) is not None
+                if not ours:
+                    raise ForeignNode(f"{counter}/{contender.name}")
         return None

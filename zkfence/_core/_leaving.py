@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
-
+from .._errors import AccessDenied
 from ._attempt import Attempt, State
-from ._layout import contenders_in
+from ._layout import contenders_in, dump_watermark, fields_of
 from ._operations import (
     Children,
     ConnectionLost,
     Created,
     Delete,
     Get,
+    Multi,
     NoNode,
     SessionLost,
+    SetData,
     Steps,
     Sync,
     ask,
@@ -37,9 +38,9 @@ def own_nodes(attempt: Attempt, surroundings: Surroundings) -> Steps[list[Create
     _, listing = yield from read(Sync(attempt.counter), Children(attempt.counter))
     if isinstance(listing, NoNode):
         return []
-    contenders = contenders_in(land(listing).names)
     # A closing number stands last in the queue, a negative one too.
-    names = [contenders[number] for number in sorted(contenders, key=lambda number: (number < 0, number))]
+    contenders = sorted(contenders_in(land(listing).names), key=lambda each: (each.number < 0, each.number))
+    names = [each.name for each in contenders if each.prefix == attempt.kind.prefix]
     found: list[Created] = []
     for start in range(0, len(names), _LOOK_UP_BATCH):
         paths = [f"{attempt.counter}/{name}" for name in names[start : start + _LOOK_UP_BATCH]]
@@ -47,7 +48,7 @@ def own_nodes(attempt: Attempt, surroundings: Surroundings) -> Steps[list[Create
         for path, node in zip(paths, nodes, strict=True):
             if isinstance(node, NoNode):
                 continue
-            owner = land(node).stat.ephemeral_owner
+            owner = land(node).stat.ephemeralOwner
             if owner == session_id and guid_of(land(node).data) == attempt.guid:
                 found.append(Created(path, land(node).stat))
     return found
@@ -55,15 +56,14 @@ def own_nodes(attempt: Attempt, surroundings: Surroundings) -> Steps[list[Create
 
 def guid_of(data: bytes) -> str | None:
     """The GUID in a contender's data; ``None`` where somebody else made the node."""
-    try:
-        guid = json.loads(data)["guid"]
-    except (ValueError, TypeError, KeyError):
-        return None
+    guid = fields_of(data).get("guid")
     return guid if isinstance(guid, str) else None
 
 
-def delete_surely(path: str, czxid: int, *, watched: bool = False) -> Steps[None]:
+def delete_surely(path: str, czxid: int, *, watched: bool = False, along: SetData | None = None) -> Steps[None]:
     """Delete this very node, until an answer says that it is gone. Raises `SessionLost`: then it goes by itself.
+
+    ``along`` is done in the same transaction, or not at all: for a node that is gone already, or can only be deleted.
 
     A namespace that was deleted and made anew has other nodes at the same paths. ``watched``: the node was watched all
     the time, so it can be no other one; otherwise it is looked at first. (In the one round trip between look and
@@ -75,11 +75,15 @@ def delete_surely(path: str, czxid: int, *, watched: bool = False) -> Steps[None
             if isinstance(node, NoNode) or land(node).stat.czxid != czxid:
                 return
         try:
-            yield from ask(Delete(path))
+            yield from ask(Delete(path) if along is None else Multi((Delete(path), along)))
         except ConnectionLost:
             watched = False
         except NoNode:
             return
+        except AccessDenied:
+            if along is None:
+                raise
+            along = None
         else:
             return
 
@@ -88,7 +92,10 @@ def leave(attempt: Attempt, surroundings: Surroundings) -> Steps[None]:
     """Remove every node of the attempt. Raises `SessionLost` where the session was over first: they go with it."""
     if attempt.state is State.QUEUED and attempt.session_id == surroundings.session_id:
         watched = attempt.connection == surroundings.connection
-        yield from delete_surely(attempt.path, attempt.czxid, watched=watched)
+        along = None
+        if attempt.watermark is not None:
+            along = SetData(attempt.counter, dump_watermark(attempt.watermark))
+        yield from delete_surely(attempt.path, attempt.czxid, watched=watched, along=along)
     if attempt.state is State.CREATING or attempt.lost_creates:
         for created in (yield from own_nodes(attempt, surroundings)):
             yield from delete_surely(created.path, created.stat.czxid)

@@ -7,7 +7,7 @@ from typing import Final
 
 from .._errors import EpochExhausted, MissingChroot, NamespaceDamaged
 from ._attempt import Attempt
-from ._layout import EPOCHS, counter_path, dump, load_epoch, load_lock_epoch
+from ._layout import EPOCHS, Layout, counter_path, dump, load_epoch, load_lock_epoch
 from ._operations import (
     BadVersion,
     ConnectionLost,
@@ -43,34 +43,38 @@ def find_epoch(attempt: Attempt, namespace_id: str, *, closed: int | None = None
     """
     layout, lock = attempt.layout, attempt.lock_path
     tries = 0
+    taken = 0  # a stranger's node stands where this epoch's counter path would
     while True:
         # /epoch first and the lock after it: a roll based on an older view of the lock then loses on the version.
         reads = [Get(layout.epoch), Get(lock)]
-        if missing and closed is not None:
+        if attempt.path:
+            reads.append(Get(attempt.path))
+        elif missing and closed is not None:
             reads.append(Get(counter_path(lock, closed)))
-        found_epoch, found_lock, *found_counter = yield from read(*reads)
+        found_epoch, found_lock, *found = yield from read(*reads)
+        if attempt.path and (isinstance(found[0], NoNode) or land(found[0]).stat.czxid != attempt.czxid):
+            attempt.gone()
+            closed = None  # only the own closing node could prove a closure
         if isinstance(found_epoch, NoNode):
-            yield from _make_namespace(attempt, namespace_id)
+            yield from make_namespace(layout, dump(id=namespace_id))
             continue
         epoch_node: Node = land(found_epoch)
         issued = load_epoch(layout.epoch, epoch_node.data)
         changes: list[Create | Delete | SetData] = []
         lock_node: Node | None = None
-        if isinstance(found_lock, NoNode):
-            if attempt.path:  # its parents are gone, and so is the node
-                attempt.gone()
-        else:
+        if not isinstance(found_lock, NoNode):
             lock_node = land(found_lock)
             assert lock_node is not None
             current = load_lock_epoch(lock, lock_node.data)
             if current > issued:
                 yield from _check_issued(attempt, current)
                 continue
-            if current != closed or (found_counter and not isinstance(found_counter[0], NoNode)):
+            is_there_again = missing and found and not isinstance(found[0], NoNode)
+            if current != closed or (is_there_again and not attempt.path):
                 return current
             if attempt.path:
                 changes.append(Delete(attempt.path))
-        coming = issued + 1
+        coming = max(issued, taken) + 1
         if coming >= EPOCHS:
             raise EpochExhausted(layout.namespace)
         if coming >= _WARN_AT:
@@ -83,12 +87,9 @@ def find_epoch(attempt: Attempt, namespace_id: str, *, closed: int | None = None
         changes.append(Create(counter_path(lock, coming)))
         try:
             yield from ask(Multi(tuple(changes)))
-        except (BadVersion, NodeExists, NoNode):
-            # Somebody else was faster, or removed something. An own node that is gone cannot prove a closure.
-            if attempt.path and (yield from _is_gone(attempt.path)):
-                attempt.gone()
-                assert closed is not None
-                return closed
+        except (BadVersion, NodeExists, NoNode) as failure:  # somebody else was faster, or removed something
+            if isinstance(failure, NodeExists) and lock_node is not None:
+                taken = coming  # the version of /epoch was right, so this epoch was never issued
             yield Jitter(tries)
             tries += 1
         except ConnectionLost:
@@ -99,24 +100,26 @@ def find_epoch(attempt: Attempt, namespace_id: str, *, closed: int | None = None
             return coming
 
 
-def _is_gone(path: str) -> Steps[bool]:
-    (found,) = yield from read(Get(path))
-    return isinstance(found, NoNode)
-
-
 def _check_issued(attempt: Attempt, current: int) -> Steps[None]:
-    """A lock's epoch above ``/epoch`` is damage, unless ``/epoch`` was raised since it was read."""
+    """A lock's epoch above ``/epoch`` is damage, unless one of them was changed, or all was made anew, in between."""
     layout = attempt.layout
-    (found,) = yield from read(Get(layout.epoch))
-    if not isinstance(found, NoNode) and load_epoch(layout.epoch, land(found).data) < current:
+    before, found, after = yield from read(Get(attempt.lock_path), Get(layout.epoch), Get(attempt.lock_path))
+    if any(isinstance(each, NoNode) for each in (before, found, after)):
+        return
+    is_same = land(before).stat.czxid == land(after).stat.czxid
+    if is_same and load_epoch(layout.epoch, land(found).data) < load_lock_epoch(attempt.lock_path, land(before).data):
         raise NamespaceDamaged(layout.epoch, f"it is lower than epoch {current} of {attempt.lock_path}")
 
 
-def _make_namespace(attempt: Attempt, namespace_id: str) -> Steps[None]:
-    """Make the namespace whole, in one transaction, or find that somebody else has. Half a namespace is damage."""
-    layout = attempt.layout
-    found, locks, epoch = yield from read(Get(layout.namespace), Get(layout.locks), Get(layout.epoch))
-    identity = dump(id=namespace_id)
+def make_namespace(layout: Layout, identity: bytes, issued: int = 0) -> Steps[None]:
+    """Make the namespace whole, in one transaction, or find that somebody else has. Half a namespace is damage.
+
+    ``identity`` is the data of its node, ``issued`` the epoch that counts as the last one issued.
+    """
+    # The namespace once more behind the others: what is missing in between may have gone with the whole of it.
+    found, locks, epoch, still = yield from read(
+        Get(layout.namespace), Get(layout.locks), Get(layout.epoch), Get(layout.namespace)
+    )
     if isinstance(found, NoNode):
         (root,) = yield from read(Get("/"))
         if isinstance(root, NoNode):
@@ -131,10 +134,12 @@ def _make_namespace(attempt: Attempt, namespace_id: str) -> Steps[None]:
         node: Node = land(found)
         if not isinstance(epoch, NoNode):
             return  # somebody else has made it since
+        if isinstance(still, NoNode) or land(still).stat.czxid != node.stat.czxid:
+            return
         if node.data or not isinstance(locks, NoNode):
             raise NamespaceDamaged(layout.epoch, "the namespace is there, but the last epoch that it issued is not")
         head = SetData(layout.namespace, identity, node.stat.version)  # a bare node that an administrator has made
     try:
-        yield from ask(Multi((head, Create(layout.epoch, b"0"), Create(layout.locks))))
+        yield from ask(Multi((head, Create(layout.epoch, str(issued).encode()), Create(layout.locks))))
     except (NodeExists, NoNode, BadVersion, NotEmpty, ConnectionLost):
         yield Jitter(0)

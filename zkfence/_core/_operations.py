@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from collections.abc import Generator, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
-    """The part of ZooKeeper's stat that the protocol uses."""
+class Stat(Protocol):
+    """The part of ZooKeeper's stat that the protocol uses, under ZooKeeper's own names."""
 
-    czxid: int
-    version: int
-    ephemeral_owner: int
+    @property
+    def czxid(self) -> int: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def ephemeralOwner(self) -> int: ...  # noqa: N802
+    @property
+    def numChildren(self) -> int: ...  # noqa: N802
+    @property
+    def pzxid(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+# Tuples, because they are made several times per acquisition, and a frozen dataclass takes three times as long.
+
+
+class Node(NamedTuple):
     """A node's data and stat."""
 
     data: bytes
     stat: Stat
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(NamedTuple):
     """The names of a node's children, in no order, and the node's own stat."""
 
-    names: tuple[str, ...]
+    names: Sequence[str]
     stat: Stat
 
 
-@dataclass(frozen=True, slots=True)
-class Created:
+class Created(NamedTuple):
     """The full path that ZooKeeper gave to a new node, and its stat."""
 
     path: str
@@ -43,23 +48,26 @@ class Created:
 # --- operations -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Get:
+class Get(NamedTuple):
     """Answered with a `Node`. With ``watch``, the next change of the node ends a `Wait`."""
 
     path: str
     watch: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Children:
+class Exists(NamedTuple):
+    """Answered with a `Stat`, or `NoNode`."""
+
+    path: str
+
+
+class Children(NamedTuple):
     """Answered with a `Listing`."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
+class Create(NamedTuple):
     """Answered with `Created` (``None`` inside a `Multi`)."""
 
     path: str
@@ -67,40 +75,37 @@ class Create:
     contender: bool = False  # ephemeral and sequential
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(NamedTuple):
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class SetData:
+class SetData(NamedTuple):
     path: str
     data: bytes
-    version: int
+    version: int = -1  # any
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """Inside a `Multi`: the node exists."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Multi:
+class Multi(NamedTuple):
     """All or nothing; a quorum write even where it only checks."""
 
     operations: tuple[Create | Delete | SetData | Check, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Sync:
+class Sync(NamedTuple):
     """What is read behind it on the same connection is at least as new as the leader was when it answered."""
 
     path: str
 
 
-Operation = Get | Children | Create | Delete | Multi | Sync
+Read = Get | Exists | Children | Sync
+Write = Create | Delete | Multi
+Operation = Read | Write
 
 
 # --- failures ---------------------------------------------------------------------------------------------------
@@ -142,8 +147,7 @@ class SessionLost(Failure):
 # --- what a step yields -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Flight:
+class Flight(NamedTuple):
     """Operations sent back to back, without waiting for each other's answer. ZooKeeper keeps their order.
 
     Answered with `Landed`. A failed operation does not stop the later ones.
@@ -152,8 +156,7 @@ class Flight:
     operations: tuple[Operation, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Landed:
+class Landed(NamedTuple):
     """``sent_at``: the clock (seconds) just before the first operation left. A failure stands in its result's place,
     and so does the `LockError` for an answer that no step can handle."""
 
@@ -161,18 +164,16 @@ class Landed:
     results: tuple[object, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """Wait until there is a connection."""
+class Ready(NamedTuple):
+    """Wait until there is a connection that can write."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Wait until a watched node changes or the connection does. May end early: look again."""
+class Wait(NamedTuple):
+    """Wait until a watched node changes or the connection does. Answered with the paths of the nodes whose watches
+    have fired. May end early: look again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Jitter:
+class Jitter(NamedTuple):
     """Pause for a short random time that grows with ``attempt`` (0, 1, 2 …), so that rivals do not meet again."""
 
     attempt: int
@@ -203,14 +204,17 @@ def ask(operation: Operation) -> Steps[Any]:
     return land(landed.results[0])
 
 
-def read(*operations: Get | Children | Sync) -> Steps[tuple[Any, ...]]:
+def read(*operations: Read) -> Steps[tuple[Any, ...]]:
     """A flight of reads, sent again until none is lost with a connection. Other failures stand in their places.
 
     Raises `SessionLost`.
     """
     while True:
         landed = yield from fly(*operations)
-        if any(isinstance(result, SessionLost) for result in landed.results):
-            raise SessionLost
-        if not any(isinstance(result, ConnectionLost) for result in landed.results):
+        for result in landed.results:
+            if isinstance(result, SessionLost):
+                raise SessionLost
+            if isinstance(result, ConnectionLost):
+                break
+        else:
             return landed.results

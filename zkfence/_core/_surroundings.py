@@ -18,5 +18,5 @@ class Surroundings(Protocol):
     def session_timeout(self) -> float:
         """Seconds."""
 
-    def now(self) -> float:
-        """Seconds, on a clock that counts suspend where the platform can."""
+    def remaining(self) -> float:
+        """Seconds for which the session surely lives, as far as its acknowledged writes prove it."""

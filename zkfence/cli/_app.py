@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
+from . import _repair
 from ._demo._command import HELP, demo
 
 app: Final = typer.Typer(
@@ -19,6 +20,8 @@ app: Final = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command(help=HELP)(demo)
+app.add_typer(_repair.epoch, name="epoch")
+app.add_typer(_repair.namespace, name="namespace")
 
 
 def _show_version(wanted: bool) -> None:

@@ -41,15 +41,15 @@ def _contenders(zk: KazooClient, lock_name: str, namespace: str) -> Iterator[str
     """The paths of a lock's contenders in line: by epoch, and by number in each."""
     from kazoo.exceptions import NoNodeError
 
-    from zkfence._core._layout import CEILING, Layout, contenders_in, counter_path
+    from zkfence._core._layout import CEILING, Layout, contenders_in, counter_path, epochs_in
 
     lock = Layout(namespace).lock(lock_name)
     try:
-        for epoch in sorted(int(child) for child in zk.get_children(lock) if child.isdigit()):
+        for epoch in epochs_in(zk.get_children(lock)):
             path = counter_path(lock, epoch)
-            for number, name in sorted(contenders_in(tuple(zk.get_children(path))).items()):
-                if 0 <= number < CEILING:
-                    yield f"{path}/{name}"
+            for contender in sorted(contenders_in(zk.get_children(path))):
+                if 0 <= contender.number < CEILING:
+                    yield f"{path}/{contender.name}"
     except NoNodeError:
         return
 

@@ -15,6 +15,7 @@ from ._errors import (
     StoreBusy,
     StoreFailed,
     TokenCollision,
+    TokenRegressed,
     Unfenced,
     UnsafeStore,
     UnverifiedStore,
@@ -26,7 +27,7 @@ from ._mark import REPLY_LIMIT, Mark
 from ._name import check_name, decode_component, encode_component
 from ._rule import CLAIMS, Action, Decision, Verdict, admit, digest_of, refusal, with_reply
 from ._stamp import MAX_OP, Mode, Stamp
-from ._stamps import Claimant, StampedClaimant, Stamps
+from ._stamps import Claimant, Diagnosing, StampedClaimant, Stamps
 from ._token import MAX_TOKEN, SEQUENCES_PER_EPOCH, Token
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "AlreadyApplied",
     "Claimant",
     "Decision",
+    "Diagnosing",
     "InvalidName",
     "InvalidStamp",
     "InvalidToken",
@@ -58,6 +60,7 @@ __all__ = [
     "StoreFailed",
     "Token",
     "TokenCollision",
+    "TokenRegressed",
     "Unfenced",
     "UnsafeStore",
     "UnverifiedStore",

@@ -10,6 +10,7 @@
     └── ReceiverError
         ├── Refused            the destination said no; nothing was changed
         │   ├── StaleToken     an older holder: a newer one has claimed or written
+        │   ├── TokenRegressed not an older holder, and yet a lower token: ZooKeeper has gone back
         │   ├── TokenCollision the same token from another holder
         │   ├── OutOfOrder     a late or re-used request of the same holder
         │   ├── WrongLock      the resource belongs to another lock
@@ -30,6 +31,7 @@ request is never worth repeating.
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -99,6 +101,32 @@ class StaleToken(Refused):
         )
 
 
+class TokenRegressed(Refused):
+    """The store has seen a larger token than this grant's, although nobody has had the lock since.
+
+    ZooKeeper confirmed after the refusal that the grant still held its lock, so no later grant can have had a later
+    token: ZooKeeper was restored from an older copy of its data, or somebody forged the token that the store knows. To
+    acquire again does not help, which is why this is no `StaleToken`; a person has to look, and run ``command``.
+
+    Only a claim by an exclusive or write grant is looked into: no reader gets this, nor does a stamp from elsewhere.
+    """
+
+    def __init__(self, resource: str, stamp: Stamp, mark: Mark | None, *, where: str = "") -> None:
+        """``where``: the options that tell the command which ensemble and namespace it is about."""
+        assert mark is not None
+        self.command = f"zkfence epoch raise --above {mark.token.dotted}{where and ' '}{where}"
+        super().__init__(resource, stamp, mark)
+
+    def _explain(self, resource: str, stamp: Stamp, mark: Mark | None) -> str:
+        assert mark is not None
+        return (
+            f"{resource!r}: token {stamp.token.dotted} is lower than {mark.token.dotted}, which the store has already "
+            f"seen, but ZooKeeper confirms that nobody has had the lock {stamp.lock!r} since: it was restored from an "
+            f"older copy of its data, or {mark.token.dotted} is forged. Acquiring again does not help. If it was "
+            f"restored, go on above all that was issued before: `{self.command}`"
+        )
+
+
 class TokenCollision(Refused):
     """Two holders carry the same token: an ensemble was restored from a backup, or a token was forged."""
 
@@ -138,15 +166,34 @@ class WrongLock(Refused):
 
 
 class WrongNamespace(WrongLock):
-    """The resource is pinned to a lock of another ZooKeeper namespace (another ensemble, or one made anew)."""
+    """The resource is pinned to a lock of another ZooKeeper namespace (another ensemble, or one made anew).
+
+    ``command`` makes a rebuilt ensemble go on where the lost one was; it must not be run where the other ensemble
+    still lives. Empty where the pinned lock was none of zkfence's.
+    """
+
+    def __init__(self, resource: str, stamp: Stamp, mark: Mark | None) -> None:
+        assert mark is not None
+        namespace_id, slash, _ = mark.lock.partition("/")
+        known = namespace_id and slash
+        self.command = (
+            f"zkfence namespace adopt --id {shlex.quote(namespace_id)} --above {mark.token.dotted}" if known else ""
+        )
+        super().__init__(resource, stamp, mark)
 
     def _explain(self, resource: str, stamp: Stamp, mark: Mark | None) -> str:
         assert mark is not None
+        rebuilt = (
+            "Was ZooKeeper made anew, and is the old one gone for good? Let the new one go on where the old one was: "
+            f"`{self.command}` (with --zk and --namespace as the workers have them). "
+        )
         return (
             f"{resource!r} is guarded by lock {mark.lock!r} of another ZooKeeper namespace than {stamp.lock!r} (what "
-            "stands before the slash is the namespace's id). Was ZooKeeper made anew, or is this another ensemble? "
-            "Its tokens cannot be compared: connect to the ensemble that the resource belongs to, or give the data "
-            "a new place (another folder or prefix) and adopt() it there"
+            "stands before the slash is the namespace's id), and their tokens cannot be compared. Is this the wrong "
+            "ensemble, or the wrong namespace on it? Connect to the one that the resource belongs to. "
+            f"{rebuilt if self.command else ''}"
+            "Is the resource to move to this ensemble on purpose? Give the data a new place (another folder or prefix) "
+            "and adopt() it there"
         )
 
 

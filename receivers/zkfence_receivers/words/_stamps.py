@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from ._stamp import Stamp
+from ._errors import Refused, StaleToken
+from ._stamp import Mode, Stamp
 
 
 class Stamps:
@@ -38,7 +39,7 @@ class Stamps:
     def reading(self) -> Stamp:
         """A stamp for a read; reads are not counted."""
         self.check()
-        return replace(self._first, op=None)
+        return replace(self._first, op=None, mode=Mode.READ)
 
 
 class Claimant(Protocol):
@@ -46,6 +47,14 @@ class Claimant(Protocol):
 
     def stamps(self, resource: str) -> Stamps:
         """The one counter of this grant's requests on ``resource``."""
+
+
+@runtime_checkable
+class Diagnosing(Protocol):
+    """A claimant that can find out more about the refusal of its claim. `zkfence.Grant` can: it asks ZooKeeper."""
+
+    def diagnose(self, error: StaleToken) -> Refused:
+        """What really is the matter: ``error`` itself where it is what it says, or where that cannot be found out."""
 
 
 class StampedClaimant:

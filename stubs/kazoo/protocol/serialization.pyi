@@ -1,7 +1,10 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..security import ACL
+from .states import WatchedEvent
+
+Watcher = Callable[[WatchedEvent], object]
 
 class Auth(NamedTuple):
     auth_type: int
@@ -35,9 +38,6 @@ class Create(NamedTuple):
     acl: Sequence[ACL]
     flags: int
 
-class Sync(NamedTuple):
-    path: str
-
 class Create2(NamedTuple):
     path: str
     data: bytes
@@ -48,6 +48,29 @@ class Delete(NamedTuple):
     path: str
     version: int
 
+class Exists(NamedTuple):
+    path: str
+    watcher: Watcher | None
+
 class GetData(NamedTuple):
     path: str
-    watcher: object
+    watcher: Watcher | None
+
+class GetChildren2(NamedTuple):
+    path: str
+    watcher: Watcher | None
+
+class SetData(NamedTuple):
+    path: str
+    data: bytes
+    version: int
+
+class CheckVersion(NamedTuple):
+    path: str
+    version: int
+
+class Sync(NamedTuple):
+    path: str
+
+class Transaction(NamedTuple):
+    operations: Sequence[object]

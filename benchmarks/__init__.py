@@ -1,0 +1,1 @@
+"""Benchmarks: programs that compare side by side in one run, and print ratios. See docs/benchmarks.md."""

@@ -1,0 +1,258 @@
+"""Queue: a contender's wait for its turn in one counter path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from zkfence_receivers.words import Token
+
+from .._errors import ForeignNode, MixedKinds
+from ._attempt import Attempt
+from ._counter import CounterPath
+from ._kinds import Ahead
+from ._layout import (
+    contender_name,
+    contenders_in,
+    counter_path,
+    epochs_in,
+    load_namespace_id,
+    load_watermark,
+    sequence_of,
+)
+from ._operations import (
+    Check,
+    Children,
+    ConnectionLost,
+    Exists,
+    Get,
+    Listing,
+    Multi,
+    Node,
+    NoNode,
+    Read,
+    SessionLost,
+    Steps,
+    Wait,
+    fly,
+    land,
+    read,
+)
+from ._surroundings import Surroundings
+
+_PROOF_SHARE: Final = 4  # a grant starts with at least this share of the session timeout to live
+_CROWD: Final = 16  # a listing of so many contenders costs less than to do without one
+
+
+class Granted(NamedTuple):
+    token: Token
+    attempt: Attempt
+    namespace_id: str
+    slot: int | None = None
+
+
+class StartOver(Exception):
+    """The own node is gone, or what was remembered is not true any more: queue anew."""
+
+
+class WouldWait(Exception):
+    """Somebody else has to leave first, and waiting is not wanted."""
+
+
+class Queue:
+    """One contender in one counter path.
+
+    A *look* is a listing of the counter path, or for an exclusive contender its data and stat alone, which stay small
+    however many wait: an only child has nobody ahead, a watermark says who is gone, and the predecessor's name is
+    known.
+
+    The own node is always seen *after* the look, and watched: so it was there at the look, and nobody who was ahead
+    then can come back.
+    """
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        surroundings: Surroundings,
+        memory: CounterPath,
+        number: int,
+        *,
+        wait: bool,
+        ceiling: int,
+    ) -> None:
+        self._attempt = attempt
+        self._surroundings = surroundings
+        self._memory = memory
+        self._number = number
+        self._wait = wait
+        self._ceiling = ceiling
+        self._counter = attempt.counter
+        self._barrier = number - 1  # between it and the own number there is nobody
+        self._was_barrier_seen = False
+        self._needs_listing = False
+        self._older: Sequence[Ahead] = ()
+
+    def run(self, look: Node | Listing | None) -> Steps[Granted]:
+        """Wait until nobody blocks, and prove that the session is alive. ``look`` is what was seen behind the create.
+
+        Raises `StartOver`, `WouldWait`, `SessionLost`.
+        """
+        if not self._memory.drained:
+            look = None
+        is_certain = self._is_watched
+        while True:
+            if look is None:
+                look = yield from self._look()
+                is_certain = True
+            blockers = self._blockers_in(look)
+            if blockers is None:
+                self._needs_listing = True
+            elif not blockers:
+                if is_certain:
+                    return (yield from self._grant())
+            elif not self._wait:
+                if isinstance(look, Listing):
+                    raise WouldWait
+                self._needs_listing = True  # who blocks is a guess
+            elif (yield from self._watch(blockers)):
+                self._was_barrier_seen = True
+                if self._attempt.path in (yield Wait()):
+                    self._attempt.connection = None  # a watch fires once
+            elif isinstance(look, Node):
+                self._needs_listing = True
+            look = None
+
+    # --- looking ------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_watched(self) -> bool:
+        return self._attempt.connection == self._surroundings.connection
+
+    def _look(self) -> Steps[Node | Listing]:
+        """Look at the counter path, and at the own node behind it."""
+        attempt, memory = self._attempt, self._memory
+        if not memory.drained:
+            self._older = yield from self._in_older_epochs()
+        small = not attempt.kind.last or memory.crowd <= _CROWD or not memory.drained or self._needs_listing
+        reads: list[Read] = [Children(self._counter) if small else Get(self._counter)]
+        connection = self._surroundings.connection
+        watched = self._is_watched
+        if not watched:
+            reads.append(Get(attempt.path, watch=True))
+        elif not small:
+            reads.append(Exists(attempt.path))
+        look, *own = yield from read(*reads)
+        if isinstance(look, NoNode):
+            raise StartOver
+        yield from self._learn(land(look))
+        if not watched:
+            self._check_own(own[0], connection)
+        elif not small and isinstance(own[0], NoNode):
+            raise StartOver
+        return look  # type: ignore[no-any-return]
+
+    def _learn(self, look: Node | Listing) -> Steps[None]:
+        """Check that this is the counter path that is remembered; learn it where it is new."""
+        memory = self._memory
+        if memory.czxid:
+            if look.stat.czxid != memory.czxid:
+                raise StartOver
+            return
+        layout = self._attempt.layout
+        (namespace,) = yield from read(Get(layout.namespace))
+        if isinstance(namespace, NoNode) or land(namespace).stat.czxid > look.stat.czxid:
+            raise StartOver  # made anew since the counter path was read
+        memory.namespace_id = load_namespace_id(layout.namespace, land(namespace).data)
+        memory.czxid = look.stat.czxid
+
+    def _check_own(self, node: object, connection: int) -> None:
+        """The own node was read, and is watched since."""
+        if isinstance(node, NoNode) or land(node).stat.czxid != self._attempt.czxid:
+            raise StartOver  # gone, or somebody else's in a namespace that was made anew
+        self._attempt.connection = connection
+
+    def _in_older_epochs(self) -> Steps[Sequence[Ahead]]:
+        """Those who still stand in older epochs of the lock, the first one first."""
+        lock = self._attempt.lock_path
+        (found,) = yield from read(Children(lock))
+        if isinstance(found, NoNode):
+            raise StartOver
+        epochs = [epoch for epoch in epochs_in(land(found).names) if epoch < self._memory.epoch]
+        older: list[Ahead] = []
+        for epoch in epochs:
+            counter = counter_path(lock, epoch)
+            (listing,) = yield from read(Children(counter))
+            if not isinstance(listing, NoNode):
+                older += self._ahead(counter, land(listing), self._ceiling)
+        self._memory.drained = not older
+        return older
+
+    # --- deciding -----------------------------------------------------------------------------------------------
+
+    def _blockers_in(self, look: Node | Listing) -> Sequence[Ahead] | None:
+        """Who has to leave before it is our turn; without names, who is presumed to. ``None``: only a listing tells."""
+        attempt, memory = self._attempt, self._memory
+        kind = attempt.kind
+        memory.crowd = look.stat.numChildren
+        if isinstance(look, Node):
+            if memory.crowd == 1 or load_watermark(look.data) >= self._barrier:
+                return ()
+            if self._was_barrier_seen:
+                return None
+            return [Ahead(kind.prefix, f"{self._counter}/{contender_name(kind.prefix, self._barrier)}")]
+        self._needs_listing = False
+        if attempt.path.rpartition("/")[2] not in look.names:
+            raise StartOver
+        ahead = self._ahead(self._counter, look, self._number)
+        if ahead and kind.last:
+            self._barrier = sequence_of(ahead[-1].path)
+        for each in (*self._older, *ahead):
+            if each.prefix not in kind.family:
+                raise MixedKinds(attempt.lock_name, each.path)
+        return kind.blockers((*self._older, *ahead))
+
+    def _ahead(self, counter: str, listing: Listing, before: int) -> list[Ahead]:
+        contenders = sorted(each for each in contenders_in(listing.names) if 0 <= each.number < before)
+        return [Ahead(each.prefix, f"{counter}/{each.name}") for each in contenders]
+
+    def _watch(self, blockers: Sequence[Ahead]) -> Steps[bool]:
+        """Watch the own node and those who block. Tells whether they are all still there.
+
+        With get and not exists: a node that is not there leaves no watch behind.
+        """
+        reads = [Get(each.path, watch=True) for each in blockers]
+        connection, watched = self._surroundings.connection, self._is_watched
+        if not watched:
+            reads.append(Get(self._attempt.path, watch=True))
+        nodes = yield from read(*reads)
+        if not watched:
+            self._check_own(nodes[-1], connection)
+            nodes = nodes[:-1]
+        for each, node in zip(blockers, nodes, strict=True):
+            if not isinstance(node, NoNode) and not land(node).stat.ephemeralOwner:
+                raise ForeignNode(each.path)  # no contender: it would never leave
+        return not any(isinstance(node, NoNode) for node in nodes)
+
+    # --- being granted ------------------------------------------------------------------------------------------
+
+    def _grant(self) -> Steps[Granted]:
+        attempt, memory = self._attempt, self._memory
+        yield from self._prove()
+        if attempt.session_id != self._surroundings.session_id:
+            raise SessionLost  # a server that lags may still show the node
+        if attempt.kind.last and memory.crowd > _CROWD:
+            attempt.watermark = self._number
+        return Granted(Token.of(memory.epoch, self._number), attempt, memory.namespace_id)
+
+    def _prove(self) -> Steps[None]:
+        """See to it that a quorum write of this session is young enough to build a grant on.
+
+        Reads prove nothing: a server that is cut off from its leader goes on answering them.
+        """
+        while self._surroundings.remaining() < self._surroundings.session_timeout / _PROOF_SHARE:
+            landed = yield from fly(Multi((Check(self._attempt.path),)))
+            (result,) = landed.results
+            if isinstance(result, NoNode):
+                raise StartOver
+            if not isinstance(result, ConnectionLost):
+                land(result)

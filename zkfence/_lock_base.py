@@ -1,0 +1,133 @@
+"""LockBase: what locks have in common, of whatever kind, for threads and for tasks."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+from kazoo.client import KazooClient
+from kazoo.security import ACL
+
+from zkfence_receivers.words import check_name
+
+from ._core._acquiring import Acquisition, Procedure
+from ._core._attempt import Attempt
+from ._core._counter import CounterPath
+from ._core._kinds import Kind
+from ._core._layout import CEILING, FORMAT, MAX_CONTENDER_BYTES, Layout
+from ._core._queue import Granted
+from ._errors import WouldDeadlock
+from ._exposure import tell_if_exposed
+from ._grant_base import GrantBase
+from ._holding import Holding
+from ._session import Session
+
+_HOST: Final = socket.gethostname()
+_layout_of: Final = lru_cache(maxsize=64)(Layout)
+
+
+def fresh_id() -> str:
+    """A GUID, as hexadecimal text."""
+    return os.urandom(16).hex()
+
+
+class LockBase:
+    """One lock: its name, where it lives, and what is remembered of it between acquisitions."""
+
+    __slots__ = (
+        "_about", "_acl", "_entered", "_kind", "_layout", "_lock_path", "_memory", "_reentrant", "_session", "name",
+    )  # fmt: skip
+
+    _ceiling: int = CEILING  # lower in tests of the roll
+
+    def __init__(
+        self,
+        client: KazooClient,
+        name: str,
+        kind: Kind,
+        *,
+        namespace: str,
+        info: str,
+        acl: Sequence[ACL] | None,
+        reentrant: bool = False,
+    ) -> None:
+        if not isinstance(client, KazooClient):
+            raise TypeError(f"a lock needs a KazooClient first, such as zkfence.connect() makes, not {client!r}")
+        self._session = Session.of(client)
+        self._layout = _layout_of(namespace)
+        self._kind = kind
+        self._acl = acl
+        self._reentrant = reentrant
+        self._memory: CounterPath | None = None
+        self._entered: dict[object, list[GrantBase]] | None = None  # a `with` releases what its owner was granted
+        self.name: Final[str] = check_name(name, "lock")
+        self._lock_path = self._layout.lock(name)
+        about = json.dumps({"host": _HOST, "pid": os.getpid(), "info": info}, ensure_ascii=False, separators=(",", ":"))
+        self._about = about.encode()[1:-1]
+        if len(self._contender("0" * 32)) > MAX_CONTENDER_BYTES:
+            raise ValueError(f"info is too long: a contender's data has at most {MAX_CONTENDER_BYTES} bytes")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} in {self._layout.namespace}>"
+
+    def _contender(self, guid: str) -> bytes:
+        """The data of a contender's node, JSON."""
+        return b'{"v":%d,"guid":"%s","since":%.3f,%s}' % (FORMAT, guid.encode(), time.time(), self._about)
+
+    def _attempt(self, name: str, kind: Kind, guid: str) -> Attempt:
+        return Attempt(self._layout, name, guid, self._contender(guid), kind, self._session.book)
+
+    def _acquisition(self, attempt: Attempt, memory: CounterPath | None, *, wait: bool) -> Acquisition:
+        return Acquisition(attempt, self._session, memory, fresh_id=fresh_id, wait=wait, ceiling=self._ceiling)
+
+    def _begin(self, *, wait: bool) -> Procedure:
+        """A new acquisition; `_remember` what it has learned."""
+        return self._acquisition(self._attempt(self.name, self._kind, fresh_id()), self._memory, wait=wait)
+
+    def _remember(self, procedure: Procedure) -> None:
+        assert isinstance(procedure, Acquisition)
+        self._learn(procedure.memory)
+
+    def _learn(self, memory: CounterPath | None) -> None:
+        if self._memory is None and memory is not None:
+            tell_if_exposed(self._session.client, self._layout, self._acl)
+        self._memory = memory
+
+    def _again(self, owner: object, *, wait: bool) -> Holding | None:
+        """What the owner holds already, if the lock is reentrant. Raises `WouldDeadlock` where it would wait for
+        itself."""
+        held = self._session.held_by(owner, self._lock_path)
+        if not held:
+            return None
+        if self._reentrant and held[0].granted.attempt.kind == self._kind:
+            return held[0]
+        if wait and self._waits_for(held):
+            raise WouldDeadlock(self.name, f"token {held[0].token.dotted}")
+        return None
+
+    def _waits_for(self, held: Sequence[Holding]) -> bool:
+        """Whether one that holds these would wait for itself."""
+        return True
+
+    def _hold(self, procedure: Procedure, granted: Granted, owner: object) -> Holding:
+        holding = Holding(self._session, owner, self._lock_path, tuple(procedure.attempts), granted)
+        self._session.hold(holding)
+        return holding
+
+    def _enter(self, owner: object, grant: GrantBase) -> None:
+        if self._entered is None:
+            self._entered = {}
+        self._entered.setdefault(owner, []).append(grant)
+
+    def _leave(self, owner: object) -> GrantBase:
+        assert self._entered is not None
+        grants = self._entered[owner]
+        grant = grants.pop()
+        if not grants:
+            del self._entered[owner]
+        return grant
