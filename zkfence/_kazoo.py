@@ -45,6 +45,9 @@ class Reply:
         self._answers = answers
         self.answer: object = _UNANSWERED
 
+    def ready(self) -> bool:
+        return self.answer is not _UNANSWERED
+
     def set(self, value: object = None) -> None:
         self._take(value)
 
@@ -67,12 +70,12 @@ class Answers:
 
     @property
     def complete(self) -> bool:
-        return all(reply.answer is not _UNANSWERED for reply in self.replies)
+        return all(reply.ready() for reply in self.replies)
 
     def check(self) -> None:
         # Answers come in order, so the last one is looked at first: a flight of a hundred is not counted a hundred
         # times.
-        if self.replies[-1].answer is not _UNANSWERED and self.complete:
+        if self.replies[-1].ready() and self.complete:
             self._done(self)
 
 

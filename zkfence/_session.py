@@ -15,6 +15,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 
 from . import _clock
+from ._connection._negotiation import negotiated_timeout_of
 from ._core._attempt import Booking
 from ._errors import ForkedError, NotConnected
 from ._heartbeat import Heartbeat
@@ -92,7 +93,7 @@ class Session:
 
     @property
     def session_timeout(self) -> float:
-        return float(self.client._session_timeout) / 1000
+        return negotiated_timeout_of(self.client) or self.client._session_timeout / 1000
 
     def now(self) -> float:
         return _clock.now()

@@ -6,6 +6,32 @@ from .states import WatchedEvent
 
 Watcher = Callable[[WatchedEvent], object]
 
+class Auth(NamedTuple):
+    auth_type: int
+    scheme: str
+    auth: str
+    type: int  # of the class, in truth
+
+class Close: ...
+
+CloseInstance: Close
+
+class Connect(NamedTuple):
+    protocol_version: int
+    last_zxid_seen: int
+    time_out: int
+    session_id: int
+    passwd: bytes
+    read_only: bool | None
+
+class ReplyHeader(NamedTuple):
+    xid: int
+    zxid: int
+    err: int
+
+class SASL(NamedTuple):
+    challenge: bytes
+
 class Create(NamedTuple):
     path: str
     data: bytes
