@@ -22,6 +22,7 @@ from ._holding import Holding
 from ._kazoo import Kazoo, is_closed, is_ready
 from ._lease import Lease
 from ._ledger import Ledger
+from ._session_timeout import session_timeout_of
 from ._threads import verify
 
 _log: Final = logging.getLogger("zkfence")
@@ -60,6 +61,8 @@ class Session:
         self._session_id: int | None = None
         self._connection = 0
         self._lease = Lease()
+        self._told_timeout: float | None = None
+        self._timeout = session_timeout_of(client, None)
         self._heartbeat = Heartbeat(self)
         client.add_listener(self._state_changed)
         if client.state == KazooState.CONNECTED:
@@ -86,7 +89,7 @@ class Session:
 
     @property
     def session_timeout(self) -> float:
-        return float(self.client._session_timeout) / 1000
+        return self._timeout.seconds
 
     def now(self) -> float:
         return _clock.now()
@@ -106,15 +109,27 @@ class Session:
         return self._lease.ends_at(self.session_timeout)
 
     @property
-    def newest_proof(self) -> float:
-        return self._lease.newest_proof
+    def deadline_is_verified(self) -> bool:
+        """Whether the session timeout is the one that the servers have granted."""
+        return self._timeout.is_verified
+
+    def tell_timeout(self, seconds: float) -> None:
+        """The user says what the servers grant; of several words, the shortest counts."""
+        with self._lock:
+            self._told_timeout = min(seconds, self._told_timeout or seconds)
+            self._timeout = session_timeout_of(self.client, self._told_timeout)
 
     def proved(self, sent_at: float) -> None:
-        """A quorum write of the present session that was sent at this moment was acknowledged."""
-        self._lease.proved(sent_at, self.session_timeout)
+        """A quorum write of the present session that was sent at this moment was acknowledged, just now."""
+        self._lease.proved(sent_at, self.now(), self.session_timeout)
 
     def idle(self) -> None:
+        """Nobody holds or waits, so that nothing will be proved for a while."""
         self._lease.idle()
+
+    def beat_due_at(self) -> float:
+        """When something has to be proved again, while somebody holds or waits."""
+        return self._lease.beat_due_at(self.session_timeout)
 
     @property
     def closed(self) -> bool:
@@ -185,20 +200,25 @@ class Session:
         with self._lock:
             return list(dict.fromkeys(self._held.values()))
 
+    @property
+    def holds(self) -> bool:
+        return bool(self._held)
+
     def hold(self, holding: Holding) -> None:
-        """Tell the holding when it is lost, which it is at once if its session is over by now. Its nodes must be
-        watched
-        already."""
+        """Tell the holding when it is lost, which it is at once if its session is over by now, or its deadline has
+        passed. Its nodes must be watched already."""
         with self._lock:
             alive = all(attempt.session_id == self._session_id for attempt in holding.attempts)
             if alive:
                 for attempt in holding.attempts:
                     self._held[attempt.path] = holding
                 self._owned.setdefault(holding.owner, {}).setdefault(holding.lock_path, []).append(holding)
-        if alive:
-            self._heartbeat.start()
-        else:
+        if not alive:
             holding.session_over()
+        elif self.remaining() <= 0:  # the process stood still since the session was proved
+            holding.lease_over()
+        else:
+            self._heartbeat.start()
 
     def drop(self, holding: Holding) -> None:
         """The holding is over: nothing more to tell it."""
@@ -231,6 +251,7 @@ class Session:
             if state == KazooState.CONNECTED:
                 before = self._session_id
                 self._learn_id()
+                self._timeout = session_timeout_of(self.client, self._told_timeout)
                 if before != self._session_id:
                     self._lease, self.ledger = Lease(), Ledger()
             else:
@@ -239,6 +260,7 @@ class Session:
                 self._session_id = None
         held = self.held
         self._wake("")
+        self._heartbeat.connection_changed()
         if state == KazooState.LOST:
             for holding in held:
                 self.drop(holding)
