@@ -44,7 +44,7 @@ class Session:
     """
 
     _of_client: Final[WeakValueDictionary[int, Session]] = WeakValueDictionary()
-    _registry: Final = threading.Lock()
+    _registry = threading.Lock()
 
     def __init__(self, client: KazooClient) -> None:
         self.client = client
@@ -76,6 +76,13 @@ class Session:
             if session is None:
                 session = cls._of_client[id(client)] = cls(client)
             return session
+
+    @classmethod
+    def _forked(cls) -> None:
+        """In a forked child: whoever held these locks is not there."""
+        cls._registry = threading.Lock()
+        for session in list(cls._of_client.values()):
+            session.changing, session._lock = threading.Lock(), threading.Lock()
 
     # --- what the protocol may know (Surroundings) --------------------------------------------------------------
 
@@ -170,7 +177,7 @@ class Session:
                 self.drop(held)
                 held.node_deleted(path)
             else:
-                self.run_errand(partial(verify, self, [held]))
+                self._verify([held])
 
     def _wake(self, path: str) -> None:
         with self._lock:
@@ -266,14 +273,20 @@ class Session:
                 self.drop(holding)
                 holding.session_over()
         elif state == KazooState.CONNECTED and held:
-            self.run_errand(partial(verify, self, held))
+            self._verify(held)
 
     # --- errands ------------------------------------------------------------------------------------------------
 
-    def run_errand(self, errand: Callable[[], None]) -> None:
-        """Run ``errand`` soon, in the background, one after another. The thread ends when there is nothing to do."""
+    def run_errand(self, errand: Callable[[], None], *, first: bool = False) -> None:
+        """Run ``errand`` soon, in the background, one after another; with ``first``, before those that wait already.
+
+        The thread ends when there is nothing to do.
+        """
         with self._lock:
-            self._errands.append(errand)
+            if first:
+                self._errands.appendleft(errand)
+            else:
+                self._errands.append(errand)
             if self._errands_running:
                 return
             try:
@@ -282,6 +295,10 @@ class Session:
             except BaseException:  # no thread to be had, or Ctrl-C: the next errand tries again
                 self._errands_running = False
                 raise
+
+    def _verify(self, holdings: Sequence[Holding]) -> None:
+        """Have it looked whether the nodes are still there: a holder waits for it, unlike for a node to go."""
+        self.run_errand(partial(verify, self, holdings), first=True)
 
     def _run_errands(self) -> None:
         while True:
@@ -294,3 +311,7 @@ class Session:
                 errand()
             except Exception:
                 _log.exception("a background step of a lock failed")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=Session._forked)
