@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 from kazoo.client import KazooClient
 
 from ._errors import NotConnected
+from ._session import Session
 
 # kazoo's own pauses grow to a minute: a session of ten seconds would be lost although the servers are back.
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
@@ -37,6 +38,7 @@ def connect(hosts: str, *, session_timeout: float = 10.0, connect_timeout: float
     """
     options.setdefault("connection_retry", _RECONNECT)
     client = Client(hosts=hosts, timeout=session_timeout, **options)
+    Session.of(client)  # which sees when the session begins
     try:
         client.start(timeout=connect_timeout)
     except client.handler.timeout_exception as error:

@@ -12,17 +12,19 @@ when, is where the safe bound comes from:
   second of which was *sent* half a tick or more after the first one was *answered*, prove it: the leader has asked in
   between, and so has heard, before it ordered the second, that the client was active at the first. Its timeout starts
   at the sending of the first write, or later. How long either was on its way does not matter, nor whether the
-  connection changed in between (a session is heard of whenever it moves), nor whether the leader did (a new one gives
-  every session its whole timeout).
+  connection changed in between, nor whether the leader did (a new one gives every session its whole timeout).
+* A session that begins or moves to another server is heard of as well. One acknowledged write on that connection shows
+  that it was the leader that heard of it, and later than when the client had not yet begun to connect.
 * Reads and pings alone prove nothing: a server that is cut off from its leader goes on answering them.
 
 Assumed are a tick of two seconds at most and a session of two ticks at least (ZooKeeper's defaults), that the leader's
 question reaches a follower on time, and clocks that differ by one percent in speed at most.
 
 The first write after an idle time has no other one before it, and a grant is not to wait half a tick for it. For that
-moment the client is trusted to have been heard of within the last half of the timeout, because kazoo sends something
-every third of it. This is not proved: if the process or its network stood still just before, and its server is cut off
-within the half tick just after, then the lease seems to last longer than it does. The second write ends that.
+moment the client is trusted to have been heard of within the last half of the timeout or so, because kazoo sends
+something every third of it. This is not proved: if the process or its network stood still just before, and its server
+is cut off within the half tick just after, then the lease seems to last longer than it does. The second write ends
+that.
 """
 
 from __future__ import annotations
@@ -35,12 +37,12 @@ _ROUND_SHARE: Final = 0.275  # of the session timeout, which is two ticks at lea
 _TRUST_SHARE: Final = 1 / 2
 _SILENCE_SHARE: Final = 1 / 3  # kazoo sends something at least so often
 _BEAT_SHARE: Final = 1 / 6
-_USUAL_LAG: Final = 1.5  # beats, and the last but one is what is known to be heard of
+_USUAL_LAG: Final = 2.5  # beats: the last but one, or the one before, is what the leader has certainly heard of
 _DRIFT_SHARE: Final = 0.01
 _GRAIN: Final = 4  # writes that are closer together than this part of a round need not be remembered
 
 
-class _Write(NamedTuple):
+class _Write(NamedTuple):  # or the beginning of a connection
     sent_at: float
     answered_at: float
 
@@ -55,8 +57,13 @@ class Lease:
         self._heard = float("-inf")  # the leader has heard of the client at this moment, or later
         self._newest = _Write(float("-inf"), float("-inf"))
         self._waiting: list[_Write] = []  # for a later write that proves that they were heard of; few
+        self._connected = _Write(float("-inf"), float("inf"))
         self._is_trusting = True
         self._changing = threading.Lock()
+
+    def connected(self, apart_at: float, connected_at: float) -> None:
+        """There is a connection since ``connected_at``, which the client had not begun to make at ``apart_at``."""
+        self._connected = _Write(apart_at, connected_at)
 
     def proved(self, sent_at: float, answered_at: float, timeout: float) -> None:
         """A quorum write was acknowledged."""
@@ -65,6 +72,8 @@ class Lease:
             if reported:
                 self._heard = max(self._heard, *reported)
                 self._waiting = [each for each in self._waiting if each.sent_at > self._heard]
+            if sent_at >= self._connected.answered_at:
+                self._heard = max(self._heard, self._connected.sent_at)
             if self._is_trusting:
                 self._is_trusting = False
                 trusted = max(timeout * _TRUST_SHARE, timeout * _SILENCE_SHARE + _round(timeout))
@@ -85,11 +94,11 @@ class Lease:
     def beat_due_at(self, timeout: float) -> float:
         """When the next write should be sent, for a lease that does not run short."""
         interval = timeout * _BEAT_SHARE
-        sent_at, answered_at = self._newest
-        regular = sent_at + interval
-        if self._heard >= sent_at - interval * _USUAL_LAG:
-            return regular
-        return min(regular, answered_at + _round(timeout))  # as soon as it proves that the last one was heard of
+        with self._changing:
+            regular = self._newest.sent_at + interval
+            if not self._waiting or self._heard >= self._newest.sent_at - interval * _USUAL_LAG:
+                return regular
+            return min(regular, self._waiting[0].answered_at + _round(timeout))  # as soon as it proves something
 
 
 def _round(timeout: float) -> float:

@@ -64,6 +64,8 @@ class Session:
         self._told_timeout: float | None = None
         self._timeout = session_timeout_of(client, None)
         self._heartbeat = Heartbeat(self)
+        now = self.now()
+        self._apart_at = now if self.closed else float("-inf")  # no connection was being made yet at this moment
         client.add_listener(self._state_changed)
         if client.state == KazooState.CONNECTED:
             self._learn_id()
@@ -261,7 +263,9 @@ class Session:
                 self._timeout = session_timeout_of(self.client, self._told_timeout)
                 if before != self._session_id:
                     self._lease, self.ledger = Lease(), Ledger()
+                self._lease.connected(self._apart_at, self.now())
             else:
+                self._apart_at = self.now()
                 self._connection += 1
             if state == KazooState.LOST:
                 self._session_id = None
