@@ -158,7 +158,8 @@ class Holding:
                 self._handles.discard(id(handle))
             if self._handle is not None or self._handles:
                 return False
-            self.state = State.RELEASED
+            if self.state is State.HELD:  # what was lost stays lost
+                self.state = State.RELEASED
             self._listeners = None
             return True
 
