@@ -103,7 +103,7 @@ def jump(session: Session, monkeypatch: pytest.MonkeyPatch, seconds: float) -> N
 def test_frozen_servers_are_a_lost_grant_by_the_deadline_and_all_goes_on_when_they_come_back(
     server: LocalEnsemble, zkfence_namespace: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
-    timeout = 1.5
+    timeout = 1.2
     with zkfence.connect(server.hosts, session_timeout=timeout) as client:
         beats = Beats(client, monkeypatch)
         lock = FencedLock(client, "a", namespace=zkfence_namespace)
@@ -397,8 +397,9 @@ def test_a_rested_heart_beats_again_at_once(
     lock.acquire().release()
     heart = lock._session._heartbeat
     eventually(lambda: heart._is_resting, "it rests")
+    jump(lock._session, monkeypatch, 8.0)  # but kazoo has said something all the time
     with lock.acquire() as grant:
-        assert grant.remaining() > 4.0, "on trust"
+        assert 3.0 < grant.remaining() < 5.0, "on trust"
         sent = len(beats.sent_at)
         eventually(lambda: len(beats.sent_at) > sent, "it beats", within=1.6)
         eventually(lambda: grant.remaining() > 7.0, "and the first proof is not alone any more", within=1.0)
