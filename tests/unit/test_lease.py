@@ -176,6 +176,18 @@ def test_a_write_that_was_sent_before_says_nothing_of_a_new_connection() -> None
     assert lease.ends_at(10.0) < 0
 
 
+@pytest.mark.parametrize(("timeout", "tick"), [(30.0, 2.0), (4.0, 2.0), (2.0, 1.0), (0.4, 0.2)])
+def test_two_writes_between_two_questions_of_the_leader_prove_nothing(timeout: float, tick: float) -> None:
+    lease, leader = distrustful(), Leader(timeout, first_question=-0.01 * tick, tick=tick)
+    leader.arrivals += [0.0, 0.48 * tick]
+    lease.proved(0.0, 0.0, timeout)
+    lease.proved(0.48 * tick, 0.48 * tick, timeout)
+    assert leader.heard_by(0.48 * tick) < 0
+    assert lease.ends_at(timeout) < 0
+    lease.proved(0.6 * tick, 0.6 * tick, timeout)
+    assert lease.ends_at(timeout) == pytest.approx(timeout * 0.99)
+
+
 def test_nothing_is_sure_before_the_first_write() -> None:
     assert Lease().ends_at(10.0) == float("-inf")
     assert Lease().beat_due_at(10.0) == float("-inf")

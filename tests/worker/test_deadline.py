@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -32,12 +33,13 @@ from zkfence import (
     _session_timeout,
 )
 from zkfence._core._operations import Effect
+from zkfence._lease import Lease
 from zkfence._session import Session
 from zkfence.testing import LocalEnsemble, Zombie, holding
 from zkfence_receivers import MemoryReceiver
 
 from .conftest import Background, Faults, Nodes
-from .proxy import MULTI, Proxy, of
+from .proxy import CREATE2, MULTI, Proxy, of
 
 Start = Callable[[Callable[[], Any]], Background]
 Eventually = Callable[..., None]
@@ -243,16 +245,16 @@ def test_no_grant_comes_with_a_deadline_that_has_passed(
     number = 0
     while True:
         faults.effects.clear()
-        with monkeypatch.context() as patch:
 
-            def stand_still(effect: Effect, number: int = number, patch: pytest.MonkeyPatch = patch) -> None:
-                if len(faults.effects) == number + 1:
-                    jump(session, patch, 4.0)
+        def stand_still(effect: Effect, number: int = number) -> None:
+            if len(faults.effects) == number + 1:
+                jump(session, monkeypatch, 4.0)
 
-            faults.before = stand_still
-            with FencedLock(client, f"{number}", namespace=zkfence_namespace).acquire(timeout=20) as grant:
-                assert grant.remaining() > 0.2
-                grant.check()
+        faults.before = stand_still
+        with FencedLock(client, f"{number}", namespace=zkfence_namespace).acquire(timeout=60) as grant:
+            assert grant.remaining() > 0.2
+            grant.check()
+            assert len(faults.effects) < 50, "it does not spin until the session is proved again"
         if len(faults.effects) <= number:
             break
         number += 1
@@ -398,11 +400,62 @@ def test_a_rested_heart_beats_again_at_once(
     heart = lock._session._heartbeat
     eventually(lambda: heart._is_resting, "it rests")
     jump(lock._session, monkeypatch, 8.0)  # but kazoo has said something all the time
+    sent = len(beats.sent_at)
     with lock.acquire() as grant:
         assert 3.0 < grant.remaining() < 5.0, "on trust"
-        sent = len(beats.sent_at)
+        assert len(beats.sent_at) == sent, "its own writes are a proof for now"
         eventually(lambda: len(beats.sent_at) > sent, "it beats", within=1.6)
         eventually(lambda: grant.remaining() > 7.0, "and the first proof is not alone any more", within=1.0)
+
+
+def test_a_new_connection_is_proved_at_once(
+    connect: Callable[..., zkfence.Client], zkfence_namespace: str, monkeypatch: pytest.MonkeyPatch,
+    eventually: Eventually,
+) -> None:  # fmt: skip
+    client = connect(session_timeout=60.0)
+    beats = Beats(client, monkeypatch)
+    with FencedLock(client, "a", namespace=zkfence_namespace).acquire() as grant:
+        jump(Session.of(client), monkeypatch, 11.0)
+        client._connection._socket.shutdown(socket.SHUT_RDWR)
+        eventually(lambda: len(beats.sent_at) >= 1, "the heart beats, which it would in ten seconds otherwise")
+        eventually(lambda: grant.remaining() > 55, "and the session is known to live")
+
+
+def test_a_session_is_sure_from_its_beginning(connect: Callable[..., zkfence.Client], zkfence_namespace: str) -> None:
+    lock = FencedLock(connect(session_timeout=10.0), "a", namespace=zkfence_namespace)
+    with lock.acquire() as grant:
+        assert grant.remaining() > 7.0, "nothing is taken on trust"
+
+
+def test_a_proof_counts_from_its_sending_and_not_from_its_answer(
+    zkfence_ensemble: LocalEnsemble, zkfence_namespace: str, monkeypatch: pytest.MonkeyPatch, in_background: Start
+) -> None:
+    reports: list[tuple[float, float]] = []
+
+    def proved(lease: Lease, sent_at: float, answered_at: float, timeout: float) -> None:
+        reports.append((sent_at, answered_at))
+        real(lease, sent_at, answered_at, timeout)
+
+    real = Lease.proved
+    monkeypatch.setattr(Lease, "proved", proved)
+    with (
+        Proxy(zkfence_ensemble.nodes[0].address) as proxy,
+        zkfence.connect(proxy.address, session_timeout=10.0) as client,
+    ):
+        lock = FencedLock(client, "a", namespace=zkfence_namespace)
+        lock.acquire().release()
+        held = proxy.hold_reply(of(CREATE2))
+        began = _clock.now()
+        acquiring = in_background(lambda: lock.acquire(timeout=20))
+        assert held.done.wait(5)
+        answered_from = _clock.now() + 0.3
+        threading.Event().wait(0.3)
+        reports.clear()
+        proxy.heal()
+        acquiring.result().release()
+    sent_at, answered_at = reports[0]
+    assert began <= sent_at < answered_from - 0.3
+    assert answered_at >= answered_from
 
 
 def test_many_locks_in_turn_need_no_heartbeat(
@@ -473,7 +526,7 @@ def test_a_client_that_is_closed_can_be_collected_and_its_heartbeat_ends(
     zkfence_ensemble: LocalEnsemble, zkfence_namespace: str, eventually: Eventually
 ) -> None:
     threads = threading.active_count()
-    client = zkfence.connect(zkfence_ensemble.hosts, session_timeout=30.0)
+    client = zkfence.connect(zkfence_ensemble.hosts, session_timeout=60.0)
     lock = FencedLock(client, "a", namespace=zkfence_namespace)
     lock.acquire()
     session = weakref.ref(lock._session)
