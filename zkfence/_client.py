@@ -15,6 +15,7 @@ from ._connection._ending import Stopped
 from ._connection._hosts import check_hosts
 from ._connection._tls import File, tls_context
 from ._errors import AccessDenied, NotConnected
+from ._session import Session
 
 __all__ = ["Client", "connect"]
 
@@ -97,6 +98,7 @@ def connect(
         read_only=read_only,
         **{"connection_retry": _RECONNECT, **options},
     )
+    Session.of(client)  # which sees when the session begins
     try:
         client.start(timeout=connect_timeout)
     except (KazooTimeoutError, AuthFailedError, ConnectionLoss, SessionExpiredError) as error:

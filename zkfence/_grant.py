@@ -52,7 +52,11 @@ class Grant(GrantBase):
     @property
     def lost(self) -> Event:
         """Set when the grant is known to be lost: its node was deleted, the session is over, or the local deadline has
-        passed without an answer. An event of the client's handler."""
+        passed without an answer; in a forked child too, which holds nothing. An event of the client's handler."""
+        if os.getpid() != self._holding.session.pid:
+            event = self._holding.session.client.handler.event_object()
+            event.set()
+            return event
         if self._lost is None:
             event = self._holding.session.client.handler.event_object()
             with self._holding.session.changing:

@@ -71,19 +71,28 @@ class GrantBase:
         """Seconds until the local deadline: the session surely lives so long, if nothing more is heard of ZooKeeper. 0
         for a grant that is over.
 
-        Counted from the sending of the last acknowledged write to the quorum, with a margin, on a clock that also
-        counts
-        suspend. No promise: the process may be paused in the next moment, and clocks may be wrong.
+        Counted from the sending of an acknowledged write to the quorum that ZooKeeper's leader has certainly heard of,
+        less a margin for clocks, on a clock that also counts suspend. A heartbeat moves it on. No promise: the process
+        may be paused in the next moment, and clocks may be wrong. See also `deadline_is_verified`.
         """
         return 0.0 if self._is_released else self._holding.remaining()
+
+    @property
+    def deadline_is_verified(self) -> bool:
+        """Whether the local deadline counts with the session timeout that the servers have *granted*.
+
+        ``False``: only the one that they were asked for is known. Servers lower it to what their
+        ``maxSessionTimeout`` allows, without a word, and then another worker may have the lock long before `lost` is
+        set. Make the client with `zkfence.connect`, or tell the lock what the servers grant: ``session_timeout=``.
+        """
+        return self._holding.session.deadline_is_verified
 
     def stamp(self, resource: str, *, mode: Mode | None = None) -> Stamp:
         """A stamp for one request on ``resource``, to be sent to a service that has the receiver.
 
         ``mode`` is the grant's own where it is not given. Each write stamp has a number of its own. Send one request
         at a time per resource: a later one that overtakes makes the receiver refuse the earlier one. Raises what
-        `check`
-        raises.
+        `check` raises.
         """
         stamps = self.stamps(resource)
         return stamps.reading() if (mode or self.mode) is Mode.READ else stamps.take()

@@ -119,6 +119,8 @@ class Holding:
     def lease_over(self) -> None:
         """ZooKeeper may have ended the session by now. If it has not, the nodes are still there until the release."""
         self._session.drop(self)
+        for attempt in self.attempts:
+            attempt.connection = None  # no more told of its node's deletion, so that the release has to look first
         self._lose("ZooKeeper has not answered in time, and may have ended the session")
 
     def _lose(self, reason: str) -> None:
@@ -156,7 +158,8 @@ class Holding:
                 self._handles.discard(id(handle))
             if self._handle is not None or self._handles:
                 return False
-            self.state = State.RELEASED
+            if self.state is State.HELD:  # what was lost stays lost
+                self.state = State.RELEASED
             self._listeners = None
             return True
 

@@ -147,15 +147,27 @@ class FencedLock(_Lock):
         info: str = "",
         acl: Sequence[ACL] | None = None,
         reentrant: bool = False,
+        session_timeout: float | None = None,
     ) -> None:
         """``name``: any text up to 255 bytes of UTF-8. ``namespace``: an absolute path; made when it is first needed.
         ``info``: a short text for people, shown with the contender. ``acl``: for everything that is created; kazoo's
         default where it is not given. ``reentrant``: a thread that holds the lock gets a further grant with the *same*
-        token, and the last release gives the lock back; otherwise it is told by `WouldDeadlock`.
+        token, and the last release gives the lock back; otherwise it is told by `WouldDeadlock`. ``session_timeout``:
+        what the servers grant to this client, in seconds, where it is not known otherwise; the grant's deadline counts
+        with it (`Grant.deadline_is_verified`), for all locks of the client.
 
         Raises `InvalidName`.
         """
-        super().__init__(client, name, EXCLUSIVE, namespace=namespace, info=info, acl=acl, reentrant=reentrant)
+        super().__init__(
+            client,
+            name,
+            EXCLUSIVE,
+            namespace=namespace,
+            info=info,
+            acl=acl,
+            reentrant=reentrant,
+            session_timeout=session_timeout,
+        )
 
 
 class FencedWriteLock(FencedLock):
@@ -186,8 +198,18 @@ class FencedReadLock(_Lock):
         info: str = "",
         acl: Sequence[ACL] | None = None,
         reentrant: bool = False,
+        session_timeout: float | None = None,
     ) -> None:
-        super().__init__(client, name, READ, namespace=namespace, info=info, acl=acl, reentrant=reentrant)
+        super().__init__(
+            client,
+            name,
+            READ,
+            namespace=namespace,
+            info=info,
+            acl=acl,
+            reentrant=reentrant,
+            session_timeout=session_timeout,
+        )
 
 
 class FencedSemaphore(SemaphoreBase, _Lock):
@@ -212,5 +234,8 @@ class FencedSemaphore(SemaphoreBase, _Lock):
         namespace: str = "/zkfence",
         info: str = "",
         acl: Sequence[ACL] | None = None,
+        session_timeout: float | None = None,
     ) -> None:
-        super().__init__(client, name, permits, namespace=namespace, info=info, acl=acl)
+        super().__init__(
+            client, name, permits, namespace=namespace, info=info, acl=acl, session_timeout=session_timeout
+        )

@@ -55,6 +55,7 @@ class LockBase:
         info: str,
         acl: Sequence[ACL] | None,
         reentrant: bool = False,
+        session_timeout: float | None = None,
     ) -> None:
         if not isinstance(client, KazooClient):
             raise TypeError(f"a lock needs a KazooClient first, such as zkfence.connect() makes, not {client!r}")
@@ -71,6 +72,10 @@ class LockBase:
         self._about = about.encode()[1:-1]
         if len(self._contender("0" * 32)) > MAX_CONTENDER_BYTES:
             raise ValueError(f"info is too long: a contender's data has at most {MAX_CONTENDER_BYTES} bytes")
+        if session_timeout is not None:
+            if not session_timeout > 0:  # nor NaN
+                raise ValueError(f"session_timeout is in seconds, more than 0, not {session_timeout}")
+            self._session.tell_timeout(session_timeout)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} in {self._layout.namespace}>"

@@ -26,11 +26,20 @@ class SemaphoreBase(LockBase):
     """A lock with several slots."""
 
     def __init__(
-        self, client: KazooClient, name: str, permits: int, *, namespace: str, info: str, acl: Sequence[ACL] | None
+        self,
+        client: KazooClient,
+        name: str,
+        permits: int,
+        *,
+        namespace: str,
+        info: str,
+        acl: Sequence[ACL] | None,
+        session_timeout: float | None = None,
     ) -> None:
         if type(permits) is not int or not 1 <= permits <= MAX_PERMITS:
             raise ValueError(f"permits is a whole number from 1 to {MAX_PERMITS}, not {permits!r}")
-        super().__init__(client, name, semaphore(permits), namespace=namespace, info=info, acl=acl)
+        kind = semaphore(permits)
+        super().__init__(client, name, kind, namespace=namespace, info=info, acl=acl, session_timeout=session_timeout)
         check_name(slot_name(name, permits - 1), "lock")
         self.permits = permits
         self._slots: dict[int, CounterPath] = {}

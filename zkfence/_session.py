@@ -15,7 +15,6 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 
 from . import _clock
-from ._connection._negotiation import negotiated_timeout_of
 from ._core._attempt import Booking
 from ._errors import ForkedError, NotConnected
 from ._heartbeat import Heartbeat
@@ -23,6 +22,7 @@ from ._holding import Holding
 from ._kazoo import Kazoo, is_closed, is_ready
 from ._lease import Lease
 from ._ledger import Ledger
+from ._session_timeout import session_timeout_of
 from ._threads import verify
 
 _log: Final = logging.getLogger("zkfence")
@@ -44,7 +44,7 @@ class Session:
     """
 
     _of_client: Final[WeakValueDictionary[int, Session]] = WeakValueDictionary()
-    _registry: Final = threading.Lock()
+    _registry = threading.Lock()
 
     def __init__(self, client: KazooClient) -> None:
         self.client = client
@@ -61,7 +61,11 @@ class Session:
         self._session_id: int | None = None
         self._connection = 0
         self._lease = Lease()
+        self._told_timeout: float | None = None
+        self._timeout = session_timeout_of(client, None)
         self._heartbeat = Heartbeat(self)
+        now = self.now()
+        self._apart_at = now if self.closed else float("-inf")  # no connection was being made yet at this moment
         client.add_listener(self._state_changed)
         if client.state == KazooState.CONNECTED:
             self._learn_id()
@@ -81,6 +85,13 @@ class Session:
         with cls._registry:
             return list(cls._of_client.values())
 
+    @classmethod
+    def _forked(cls) -> None:
+        """In a forked child: whoever held these locks is not there."""
+        cls._registry = threading.Lock()
+        for session in list(cls._of_client.values()):
+            session.changing, session._lock = threading.Lock(), threading.Lock()
+
     # --- what the protocol may know (Surroundings) --------------------------------------------------------------
 
     @property
@@ -93,7 +104,7 @@ class Session:
 
     @property
     def session_timeout(self) -> float:
-        return negotiated_timeout_of(self.client) or self.client._session_timeout / 1000
+        return self._timeout.seconds
 
     def now(self) -> float:
         return _clock.now()
@@ -113,15 +124,27 @@ class Session:
         return self._lease.ends_at(self.session_timeout)
 
     @property
-    def newest_proof(self) -> float:
-        return self._lease.newest_proof
+    def deadline_is_verified(self) -> bool:
+        """Whether the session timeout is the one that the servers have granted."""
+        return self._timeout.is_verified
+
+    def tell_timeout(self, seconds: float) -> None:
+        """The user says what the servers grant; of several words, the shortest counts."""
+        with self._lock:
+            self._told_timeout = min(seconds, self._told_timeout or seconds)
+            self._timeout = session_timeout_of(self.client, self._told_timeout)
 
     def proved(self, sent_at: float) -> None:
-        """A quorum write of the present session that was sent at this moment was acknowledged."""
-        self._lease.proved(sent_at, self.session_timeout)
+        """A quorum write of the present session that was sent at this moment was acknowledged, just now."""
+        self._lease.proved(sent_at, self.now(), self.session_timeout)
 
     def idle(self) -> None:
+        """Nobody holds or waits, so that nothing will be proved for a while."""
         self._lease.idle()
+
+    def beat_due_at(self) -> float:
+        """When something has to be proved again, while somebody holds or waits."""
+        return self._lease.beat_due_at(self.session_timeout)
 
     @property
     def closed(self) -> bool:
@@ -162,7 +185,7 @@ class Session:
                 self.drop(held)
                 held.node_deleted(path)
             else:
-                self.run_errand(partial(verify, self, [held]))
+                self._verify([held])
 
     def _wake(self, path: str) -> None:
         with self._lock:
@@ -192,20 +215,25 @@ class Session:
         with self._lock:
             return list(dict.fromkeys(self._held.values()))
 
+    @property
+    def holds(self) -> bool:
+        return bool(self._held)
+
     def hold(self, holding: Holding) -> None:
-        """Tell the holding when it is lost, which it is at once if its session is over by now. Its nodes must be
-        watched
-        already."""
+        """Tell the holding when it is lost, which it is at once if its session is over by now, or its deadline has
+        passed. Its nodes must be watched already."""
         with self._lock:
             alive = all(attempt.session_id == self._session_id for attempt in holding.attempts)
             if alive:
                 for attempt in holding.attempts:
                     self._held[attempt.path] = holding
                 self._owned.setdefault(holding.owner, {}).setdefault(holding.lock_path, []).append(holding)
-        if alive:
-            self._heartbeat.start()
-        else:
+        if not alive:
             holding.session_over()
+        elif self.remaining() <= 0:  # the process stood still since the session was proved
+            holding.lease_over()
+        else:
+            self._heartbeat.start()
 
     def drop(self, holding: Holding) -> None:
         """The holding is over: nothing more to tell it."""
@@ -238,27 +266,37 @@ class Session:
             if state == KazooState.CONNECTED:
                 before = self._session_id
                 self._learn_id()
+                self._timeout = session_timeout_of(self.client, self._told_timeout)
                 if before != self._session_id:
                     self._lease, self.ledger = Lease(), Ledger()
+                self._lease.connected(self._apart_at, self.now())
             else:
+                self._apart_at = self.now()
                 self._connection += 1
             if state == KazooState.LOST:
                 self._session_id = None
         held = self.held
         self._wake("")
+        self._heartbeat.connection_changed()
         if state == KazooState.LOST:
             for holding in held:
                 self.drop(holding)
                 holding.session_over()
         elif state == KazooState.CONNECTED and held:
-            self.run_errand(partial(verify, self, held))
+            self._verify(held)
 
     # --- errands ------------------------------------------------------------------------------------------------
 
-    def run_errand(self, errand: Callable[[], None]) -> None:
-        """Run ``errand`` soon, in the background, one after another. The thread ends when there is nothing to do."""
+    def run_errand(self, errand: Callable[[], None], *, first: bool = False) -> None:
+        """Run ``errand`` soon, in the background, one after another; with ``first``, before those that wait already.
+
+        The thread ends when there is nothing to do.
+        """
         with self._lock:
-            self._errands.append(errand)
+            if first:
+                self._errands.appendleft(errand)
+            else:
+                self._errands.append(errand)
             if self._errands_running:
                 return
             try:
@@ -267,6 +305,10 @@ class Session:
             except BaseException:  # no thread to be had, or Ctrl-C: the next errand tries again
                 self._errands_running = False
                 raise
+
+    def _verify(self, holdings: Sequence[Holding]) -> None:
+        """Have it looked whether the nodes are still there: a holder waits for it, unlike for a node to go."""
+        self.run_errand(partial(verify, self, holdings), first=True)
 
     def _run_errands(self) -> None:
         while True:
@@ -279,3 +321,7 @@ class Session:
                 errand()
             except Exception:
                 _log.exception("a background step of a lock failed")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=Session._forked)

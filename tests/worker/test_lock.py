@@ -152,7 +152,7 @@ def test_a_grant_after_a_long_wait_is_proved_by_a_write(
     eventually(lambda: len(nodes.contenders("a")) == 2, "it stands in line")
     eventually(lambda: isinstance(faults.effects[-1], Wait), "it waits")
     now = other._session.now
-    monkeypatch.setattr(other._session, "now", lambda: now() + other._session.session_timeout / 2)
+    monkeypatch.setattr(other._session, "now", lambda: now() + other._session.session_timeout * 0.8)
     grant.release()
     waiting.result().release()
     last = [effect for effect in faults.effects if isinstance(effect, Flight)][-1]

@@ -85,6 +85,21 @@ def test_a_waiter_whose_node_is_deleted_queues_anew(
     waiting.result().release()
 
 
+def test_a_waiter_whose_node_is_changed_and_then_deleted_queues_anew(
+    lock: FencedLock, other: FencedLock, zk: KazooClient, nodes: Nodes, in_background: Start, eventually: Eventually
+) -> None:
+    with lock:
+        waiting = in_background(lambda: other.acquire(timeout=20))
+        eventually(lambda: len(nodes.contenders("a")) == 2, "it stands in line")
+        own = nodes.contenders("a")[1]
+        for value in (b"1", b"2", b"3"):
+            zk.set(own, value)
+        zk.delete(own)
+        eventually(lambda: len(nodes.contenders("a")) == 2 and own not in nodes.contenders("a"), "in line anew")
+        assert not waiting.done
+    waiting.result().release()
+
+
 def test_on_lost_may_release_acquire_and_call_zookeeper(
     lock: FencedLock, zk: KazooClient, other_zk: KazooClient
 ) -> None:
@@ -107,6 +122,21 @@ def test_on_lost_may_release_acquire_and_call_zookeeper(
     again[0].release()
     again[0].on_lost(lambda grant: late.set())
     assert not late.wait(0.1), "a release is no loss"
+
+
+def test_a_lost_grant_stays_lost_behind_its_release(lock: FencedLock, other_zk: KazooClient) -> None:
+    grant = lock.acquire()
+    other_zk.delete(grant.path)
+    assert grant.lost.wait(1)
+    with lock.acquire(timeout=5):
+        grant.release()
+    assert grant._holding.state.name == "LOST"
+    late = threading.Event()
+    grant.on_lost(lambda grant: late.set())
+    assert late.wait(1)
+    released = lock.acquire()
+    released.release()
+    assert not released.lost.is_set()
 
 
 def test_on_lost_of_a_lost_grant_is_called_at_once(lock: FencedLock, other_zk: KazooClient) -> None:

@@ -26,6 +26,7 @@ from ._operations import (
     ConnectionLost,
     Exists,
     Get,
+    Jitter,
     Listing,
     Multi,
     Node,
@@ -249,7 +250,11 @@ class Queue:
 
         Reads prove nothing: a server that is cut off from its leader goes on answering them.
         """
+        tries = 0
         while self._surroundings.remaining() < self._surroundings.session_timeout / _PROOF_SHARE:
+            if tries:  # the process stood still: one write is not enough then, but some more in half a tick are
+                yield Jitter(tries)
+            tries += 1
             landed = yield from fly(Multi((Check(self._attempt.path),)))
             (result,) = landed.results
             if isinstance(result, NoNode):
