@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -84,6 +86,12 @@ def end_session(client: KazooClient, hosts: str) -> None:
     twin.start()
     twin.stop()
     twin.close()
+
+
+def break_connection(client: KazooClient) -> None:
+    """Break the client's connection, as a network does. It may come back at once."""
+    with socket.socket(fileno=os.dup(client._connection._socket.fileno())) as connection:
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture(name="end_session")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import socket
 import subprocess
 import sys
 import threading
@@ -12,6 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from zkfence._session import Session
 from zkfence.testing import LocalEnsemble, Zombie, holding
 from zkfence_receivers import MemoryReceiver
 
-from .conftest import Background, Faults, Nodes
+from .conftest import Background, Faults, Nodes, break_connection
 from .proxy import CREATE2, MULTI, Proxy, of
 
 Start = Callable[[Callable[[], Any]], Background]
@@ -416,7 +416,7 @@ def test_a_new_connection_is_proved_at_once(
     beats = Beats(client, monkeypatch)
     with FencedLock(client, "a", namespace=zkfence_namespace).acquire() as grant:
         jump(Session.of(client), monkeypatch, 11.0)
-        client._connection._socket.shutdown(socket.SHUT_RDWR)
+        break_connection(client)
         eventually(lambda: len(beats.sent_at) >= 1, "the heart beats, which it would in ten seconds otherwise")
         eventually(lambda: grant.remaining() > 55, "and the session is known to live")
 
@@ -554,24 +554,34 @@ while len(lock.contenders()) < 2: pass
 # --- which timeout counts -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("maker", ["kazoo", "connect"])
 def test_the_timeout_that_is_granted_counts(
-    server: LocalEnsemble, zkfence_namespace: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+    server: LocalEnsemble, zkfence_namespace: str, maker: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
-    """Asked for ten minutes, the server grants three seconds. kazoo does not tell; the user does."""
-    with server.client(session_timeout=600.0) as client:
-        asked = FencedLock(client, "asked", namespace=zkfence_namespace).acquire()
-        assert not asked.deadline_is_verified
-        assert asked.remaining() > MOST, "which is wrong, and said to be unverified"
-        asked.release()
-        lock = FencedLock(client, "a", namespace=zkfence_namespace, session_timeout=MOST)
+    """Asked for ten minutes, the server grants three seconds."""
+    made = server.client if maker == "kazoo" else partial(zkfence.connect, server.hosts)
+    with made(session_timeout=600.0) as client:
         beats = Beats(client, monkeypatch)
-        grant = lock.acquire()
+        grant = FencedLock(client, "a", namespace=zkfence_namespace).acquire()
         assert grant.deadline_is_verified
         assert grant.remaining() <= MOST
-        eventually(lambda: grant.remaining() > MOST / 2, "the heart beats as that wants it", within=MOST)
+        eventually(lambda: len(beats.sent_at) >= 3, "the heart beats as that wants it", within=MOST)
         with paused(server):
             assert grant.lost.wait(MOST)
             assert _clock.now() < beats.last_request + MOST
+
+
+def test_a_deadline_that_counts_with_a_wish_says_that_it_is_not_verified(
+    server: LocalEnsemble, zkfence_namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_session_timeout, "negotiated_timeout_of", lambda client: None)
+    with server.client(session_timeout=600.0) as client:
+        with FencedLock(client, "a", namespace=zkfence_namespace).acquire() as grant:
+            assert not grant.deadline_is_verified
+            assert grant.remaining() > MOST, "which is wrong"
+        with FencedLock(client, "b", namespace=zkfence_namespace, session_timeout=MOST).acquire() as grant:
+            assert grant.deadline_is_verified
+            assert grant.remaining() <= MOST
 
 
 def test_of_what_is_known_of_the_timeout_the_best_counts(

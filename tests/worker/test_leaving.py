@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,11 +9,11 @@ from typing import Any
 import pytest
 
 import zkfence
-from zkfence import FencedLock, FencedReadLock, LockTimeout, NotConnected, _clock, _grant
+from zkfence import FencedLock, FencedReadLock, LockTimeout, NotConnected, _clock, _grant, _session
 from zkfence._threads import leave_later
 from zkfence.testing import LocalEnsemble
 
-from .conftest import Background, Nodes
+from .conftest import Background, Nodes, break_connection
 from .proxy import CREATE2, DELETE, Proxy, of
 
 Start = Callable[[Callable[[], Any]], Background]
@@ -124,7 +123,7 @@ def test_many_leavings_hold_up_neither_a_loss_nor_an_acquisition(
     readers = FencedReadLock(zk, "r", namespace=zkfence_namespace)
     grants = [readers.try_acquire() for _ in range(150)]
     grant = lock.acquire()
-    zk._connection._socket.shutdown(socket.SHUT_RDWR)
+    break_connection(zk)
     eventually(lambda: not zk.connected, "the connection has gone")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_grant, "leave_now", leave_later)
@@ -133,10 +132,33 @@ def test_many_leavings_hold_up_neither_a_loss_nor_an_acquisition(
             each.release()
     other_zk.delete(grant.path)
     assert grant.lost.wait(5)
-    assert nodes.contenders("r"), "they are still going"
     with lock.acquire(timeout=5) as again:
         assert again.token > grant.token
     eventually(lambda: nodes.contenders("r") == [], "all have gone", within=15.0)
+
+
+def test_a_look_after_a_holder_comes_before_everything_that_waits_in_the_background(
+    zk: zkfence.Client, lock: FencedLock, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    session = lock._session
+    order: list[str] = []
+    busy, go = threading.Event(), threading.Event()
+    monkeypatch.setattr(_session, "verify", lambda session, holdings: order.append("look"))
+
+    def take_long() -> None:
+        busy.set()
+        go.wait(10)
+
+    grant = lock.acquire()
+    session.run_errand(take_long)
+    assert busy.wait(5)
+    session.run_errand(lambda: order.append("leave"))
+    zk.set(grant.path, b"changed")
+    eventually(lambda: len(session._errands) == 2, "both wait")
+    go.set()
+    eventually(lambda: len(order) == 2, "both are done")
+    assert order == ["look", "leave"]
+    grant.release()
 
 
 def test_an_errand_that_fails_does_not_stop_the_others(lock: FencedLock, caplog: pytest.LogCaptureFixture) -> None:
