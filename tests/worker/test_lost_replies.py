@@ -192,7 +192,6 @@ def test_an_acquisition_that_hears_nothing_meets_its_deadline_and_leaves_nothing
 # --- holding and losing -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, raises=LockLost, reason="the heart pauses until the deadline itself, and is too late")
 def test_a_heartbeat_whose_reply_is_lost_costs_no_grant(
     zkfence_ensemble: LocalEnsemble, nodes: Nodes, zkfence_namespace: str, in_background: Start, eventually: Eventually
 ) -> None:
