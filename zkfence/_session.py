@@ -22,7 +22,7 @@ from ._holding import Holding
 from ._kazoo import Kazoo, is_closed, is_ready
 from ._lease import Lease
 from ._ledger import Ledger
-from ._threads import verify
+from ._threads import lose, verify
 
 _log: Final = logging.getLogger("zkfence")
 
@@ -152,8 +152,7 @@ class Session:
         held = self._held.get(path)
         if held is not None:
             if event.type == EventType.DELETED:
-                self.drop(held)
-                held.node_deleted(path)
+                lose(self, held, path)
             else:
                 self.run_errand(partial(verify, self, [held]))
 

@@ -67,9 +67,9 @@ class Attempt:
     def gone(self) -> None:
         """Its node is not there any more. A lost create may still come, as long as the session lives."""
         self.state, self.path, self.watermark = State.IDLE, "", None
-        if self.booking is not None:
-            self.booking.cancel()
-            self.booking = None
+        booking, self.booking = self.booking, None
+        if booking is not None:
+            booking.cancel()
 
     def session_lost(self) -> None:
         """The session took every node of the attempt with it."""
