@@ -114,9 +114,10 @@ class LockBase:
         return holding
 
     def _enter(self, owner: object, grant: GrantBase) -> None:
-        if self._entered is None:
-            self._entered = {}
-        self._entered.setdefault(owner, []).append(grant)
+        with self._session.changing:
+            if self._entered is None:
+                self._entered = {}
+            self._entered.setdefault(owner, []).append(grant)
 
     def _leave(self, owner: object) -> GrantBase:
         assert self._entered is not None

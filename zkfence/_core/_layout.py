@@ -17,7 +17,9 @@ EPOCHS: Final = 2**32
 CEILING: Final = 2**31 - 2**20  # a path that has handed out this number, or a negative one, is closed
 
 MAX_CONTENDER_BYTES: Final = 1024
-_CONTENDER: Final = re.compile(r"([xr]-|s[1-9][0-9]{0,8}-)([0-9]{10}|-[0-9]{9,10})", re.ASCII)
+MAX_PERMITS: Final = 1000
+_CONTENDER: Final = re.compile(r"([xr]-|s(?:[1-9][0-9]{0,2}|1000)-)([0-9]{10}|-[0-9]{9,10})", re.ASCII)
+_EPOCH: Final = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
 _DIGITS: Final = 10
 
 
@@ -50,6 +52,11 @@ def contender_name(prefix: str, number: int) -> str:
 def contenders_in(names: Iterable[str]) -> list[Contender]:
     """Those children that are contenders, in no order; anything else under a counter path is ignored."""
     return [contender for name in names if (contender := contender_of(name)) is not None]
+
+
+def epochs_in(names: Iterable[str]) -> list[int]:
+    """The epochs of those children of a lock that are counter paths, the oldest first."""
+    return sorted(epoch for name in names if _EPOCH.fullmatch(name) and (epoch := int(name)) < EPOCHS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,15 @@ from .._errors import MixedKinds
 from ._attempt import Attempt
 from ._counter import CounterPath
 from ._kinds import Ahead
-from ._layout import contender_name, contenders_in, counter_path, load_namespace_id, load_watermark, sequence_of
+from ._layout import (
+    contender_name,
+    contenders_in,
+    counter_path,
+    epochs_in,
+    load_namespace_id,
+    load_watermark,
+    sequence_of,
+)
 from ._operations import (
     Check,
     Children,
@@ -173,11 +181,11 @@ class Queue:
         (found,) = yield from read(Children(lock))
         if isinstance(found, NoNode):
             raise StartOver
-        epochs = sorted(int(name) for name in land(found).names if name.isdecimal() and int(name) < self._memory.epoch)
+        epochs = [epoch for epoch in epochs_in(land(found).names) if epoch < self._memory.epoch]
+        counters = [counter_path(lock, epoch) for epoch in epochs]
+        listings = yield from read_many([Children(counter) for counter in counters])
         older: list[Ahead] = []
-        for epoch in epochs:
-            counter = counter_path(lock, epoch)
-            (listing,) = yield from read(Children(counter))
+        for counter, listing in zip(counters, listings, strict=True):
             if not isinstance(listing, NoNode):
                 older += self._ahead(counter, land(listing), self._ceiling)
         self._memory.drained = not older
