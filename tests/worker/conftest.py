@@ -243,7 +243,7 @@ class Line:
 
         self.driver = WatchedDriver
 
-    def stand(self, lock: _Lock, *, timeout: float = 30.0) -> Party:
+    def stand(self, lock: _Lock, *, timeout: float = 20.0) -> Party:
         """Returns when the party was granted the lock, or stands in line and waits."""
         party = Party(lock)
 

@@ -142,7 +142,8 @@ def dump_watermark(number: int) -> bytes:
 def load_watermark(data: bytes) -> int:
     """Every contender up to this number is gone; -1 where nothing is known: it only saves a listing."""
     try:
-        fields = json.loads(data) if data else {}
-        return int(fields["gone"]) if fields.get("v") == FORMAT else -1
-    except (ValueError, TypeError, KeyError, AttributeError):
+        fields = json.loads(data)
+        version, number = fields["v"], fields["gone"]
+    except (ValueError, TypeError, KeyError):
         return -1
+    return number if version == FORMAT and type(number) is int else -1
