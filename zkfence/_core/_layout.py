@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from sys import intern
 from typing import Final, NamedTuple
 
 from zkfence_receivers.words import InvalidName, encode_component
@@ -117,7 +118,7 @@ def load_namespace_id(path: str, data: bytes) -> str:
     value = _load(path, data, "id")
     if not isinstance(value, str) or not value or "/" in value:
         raise NamespaceDamaged(path, "its id cannot be read")
-    return value
+    return intern(value)  # every lock remembers it
 
 
 def load_lock_epoch(path: str, data: bytes) -> int:
