@@ -15,6 +15,7 @@ from ._core._kinds import EXCLUSIVE, READ
 from ._core._operations import Steps
 from ._errors import LockTimeout, NotConnected
 from ._grant import Grant
+from ._holding import State
 from ._lock_base import LockBase
 from ._owner import current_owner
 from ._semaphore_base import SemaphoreBase
@@ -90,7 +91,10 @@ class _Lock(LockBase):
         owner = current_owner(session.client.handler)
         again = self._again(owner, wait=wait)
         if again is not None:
-            return Grant(again)
+            grant = Grant(again)
+            if again.state is State.HELD:
+                return grant
+            grant.release()  # another thread released the last one, or it was lost, since we looked
         procedure = self._begin(wait=wait)
         try:
             with Driver(session, deadline, self._acl) as driver:

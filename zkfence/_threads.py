@@ -203,5 +203,11 @@ def verify(session: Session, holdings: Sequence[Holding]) -> None:
             return  # which the session itself tells them
         for (holding, path, czxid), node in zip(batch, found, strict=True):
             if isinstance(node, NoNode) or land(node).stat.czxid != czxid:
-                session.drop(holding)
-                holding.node_deleted(path)
+                lose(session, holding, path)
+
+
+def lose(session: Session, holding: Holding, path: str) -> None:
+    """One of the holding's nodes is gone; what is left of it keeps nobody out any longer."""
+    session.drop(holding)
+    holding.node_deleted(path)
+    leave_later(session, holding.attempts)

@@ -20,10 +20,9 @@ from ._operations import (
     ask,
     land,
     read,
+    read_many,
 )
 from ._surroundings import Surroundings
-
-_LOOK_UP_BATCH = 128  # reads in one flight; kazoo's queue stalls above some 270
 
 
 def own_nodes(attempt: Attempt, surroundings: Surroundings) -> Steps[list[Created]]:
@@ -40,17 +39,15 @@ def own_nodes(attempt: Attempt, surroundings: Surroundings) -> Steps[list[Create
         return []
     # A closing number stands last in the queue, a negative one too.
     contenders = sorted(contenders_in(land(listing).names), key=lambda each: (each.number < 0, each.number))
-    names = [each.name for each in contenders if each.prefix == attempt.kind.prefix]
+    paths = [f"{attempt.counter}/{each.name}" for each in contenders if each.prefix == attempt.kind.prefix]
+    nodes = yield from read_many([Get(path) for path in paths])
     found: list[Created] = []
-    for start in range(0, len(names), _LOOK_UP_BATCH):
-        paths = [f"{attempt.counter}/{name}" for name in names[start : start + _LOOK_UP_BATCH]]
-        nodes = yield from read(*(Get(path) for path in paths))
-        for path, node in zip(paths, nodes, strict=True):
-            if isinstance(node, NoNode):
-                continue
-            owner = land(node).stat.ephemeralOwner
-            if owner == session_id and guid_of(land(node).data) == attempt.guid:
-                found.append(Created(path, land(node).stat))
+    for path, node in zip(paths, nodes, strict=True):
+        if isinstance(node, NoNode):
+            continue
+        owner = land(node).stat.ephemeralOwner
+        if owner == session_id and guid_of(land(node).data) == attempt.guid:
+            found.append(Created(path, land(node).stat))
     return found
 
 
