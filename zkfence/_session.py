@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 
 from . import _clock
-from ._core._attempt import Booking
+from ._core._attempt import Attempt, Booking
 from ._errors import ForkedError, NotConnected
 from ._heartbeat import Heartbeat
 from ._holding import Holding
@@ -49,6 +49,7 @@ class Session:
         self.client = client
         self.kazoo = Kazoo(client, self._watch)
         self.ledger = Ledger()
+        self.leaving: deque[Attempt] = deque()  # to be left in the background
         self.changing = threading.Lock()  # for every holding: it is held for moments only
         self.pid = os.getpid()
         self._lock = threading.Lock()

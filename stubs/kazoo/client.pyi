@@ -68,6 +68,7 @@ class KazooClient:
     def transaction(self) -> TransactionRequest: ...
 
 class ConnectionHandler:
+    _read_sock: socket | None
     _write_sock: socket | None
 
 class TransactionRequest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
 from zkfence_receivers.words import Token
@@ -108,8 +108,7 @@ class Queue:
                 self._needs_listing = True  # who blocks is a guess
             elif (yield from self._watch(blockers)):
                 self._was_barrier_seen = True
-                if self._attempt.path in (yield Wait()):
-                    self._attempt.connection = None  # a watch fires once
+                yield from self._wait_for(blockers)
             elif isinstance(look, Node):
                 self._needs_listing = True
             look = None
@@ -221,6 +220,19 @@ class Queue:
             self._check_own(nodes[-1], connection)
             nodes = nodes[:-1]
         return not any(isinstance(node, NoNode) for node in nodes)
+
+    def _wait_for(self, blockers: Sequence[Ahead]) -> Steps[None]:
+        """Wait for a change of a blocker, the own node or the connection.
+
+        A wrong guess of the own node's name has left a watch too: a crowd that arrives at once guesses the same name,
+        and all of it would look when that one node goes.
+        """
+        awaited = {"", self._attempt.path, *(each.path for each in blockers)}
+        fired: Set[str] = yield Wait()
+        while fired and awaited.isdisjoint(fired):
+            fired = yield Wait()
+        if self._attempt.path in fired:
+            self._attempt.connection = None  # a watch fires once
 
     # --- being granted ------------------------------------------------------------------------------------------
 
