@@ -15,7 +15,8 @@ class Pending(Coroutine[Any, Any, T], Generic[T]):
     __slots__ = ("__name__", "__qualname__", "_coroutine", "_leave", "_result")
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], leave: Callable[[T], Awaitable[object]]) -> None:
-        self.__name__, self.__qualname__ = coroutine.__name__, coroutine.__qualname__  # for the repr of its task
+        self.__name__ = getattr(coroutine, "__name__", type(self).__name__)  # for the repr of its task
+        self.__qualname__ = getattr(coroutine, "__qualname__", self.__name__)
         self._coroutine = coroutine
         self._leave = leave
         self._result: T
