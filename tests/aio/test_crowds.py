@@ -15,9 +15,11 @@ from kazoo.client import KazooClient
 
 from zkfence import LockTimeout
 from zkfence._core._operations import Children, Operation
-from zkfence._kazoo import Answers, Kazoo, backlog
+from zkfence._kazoo import Answers, Kazoo
+from zkfence._session import Session
 from zkfence.aio import FencedLock, Grant
 from zkfence.aio._runway import LIMIT, Runway
+from zkfence.aio._tasks import Driver
 from zkfence.testing import LocalEnsemble
 
 from .conftest import Nodes, Ticker, eventually
@@ -114,7 +116,6 @@ async def test_a_pipe_that_others_have_filled_does_not_block_the_loop(
     async with lock:
         async with deaf(zkfence_ensemble, zkfence_zk), Ticker() as ticker:
             stuck = [zkfence_zk.get_async("/" + "x" * 900_000)]  # more than the kernel takes
-            await eventually(lambda: not backlog(zkfence_zk), "kazoo is about to send it")
             stuck += [zkfence_zk.get_async("/x") for _ in range(200)]
             tasks = await start(lock, 500, timeout=1.5)
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -145,6 +146,24 @@ async def test_a_crowd_that_arrives_at_once_does_not_wake_at_once(
         await nodes.become(201, within=30)
         monkeypatch.setattr(Kazoo, "send", record)
     assert sum(isinstance(operation, Children) for operation in sent) <= 40  # where few are left, it is cheaper
+
+
+async def test_a_newcomer_does_not_overtake_a_task_that_is_about_to_send() -> None:
+    session = Session.of(client := KazooClient("127.0.0.1:1"))
+    runway = Runway.of(session)
+    reserved: list[str] = []
+
+    async def reserve(name: str) -> None:
+        await Driver(session, None)._reserve(3)
+        reserved.append(name)
+
+    full = runway.enter(LIMIT, lambda: None)
+    first = asyncio.create_task(reserve("first"))
+    await asyncio.sleep(0)
+    runway.leave(full)  # there is room for both, and the first is being woken
+    await asyncio.gather(asyncio.create_task(reserve("newcomer")), first)
+    assert reserved == ["first", "newcomer"]
+    client.close()
 
 
 async def test_no_more_than_the_limit_is_in_flight(

@@ -8,7 +8,8 @@ import asyncio
 class Bell:
     """An event of one event loop that is cleared by being waited for. May ring too often: look at what it stands for.
 
-    (asyncio's own events must be set on their loop; this one is rung on kazoo's threads.)
+    (asyncio's own events must be set on their loop; this one is rung on kazoo's threads.) Bells wake their tasks in the
+    order in which they were rung.
     """
 
     __slots__ = ("_loop", "_rings", "_waiter")
@@ -20,23 +21,18 @@ class Bell:
 
     def ring(self) -> bool:
         """End the present wait, or else the next one. Never blocks. Tells whether the loop is there to hear it."""
-        self._rings = True
         try:
             self._loop.call_soon_threadsafe(self._wake)
         except RuntimeError:  # the loop is closed
             return False
         return True
 
-    @property
-    def rings(self) -> bool:
-        return self._rings
-
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait until it rings, at most for ``timeout`` seconds; tells whether it did."""
         until = None if timeout is None else self._loop.time() + timeout
         while not self._rings:
             self._waiter = waiter = self._loop.create_future()
-            timer = None if until is None else self._loop.call_at(until, self._wake)
+            timer = None if until is None else self._loop.call_at(until, _end, waiter)
             try:
                 await waiter
             finally:
@@ -51,5 +47,11 @@ class Bell:
         return True
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._rings = True
+        if self._waiter is not None:
+            _end(self._waiter)
+
+
+def _end(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

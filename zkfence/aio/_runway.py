@@ -32,6 +32,11 @@ class Slot:
         self.ring = ring
         self.state = State.WAITING
 
+    @property
+    def taken(self) -> bool:
+        """There is room for it from now on, until it is left."""
+        return self.state is State.TAKEN
+
 
 class Runway:
     """Flights leave in the order in which they came, on whichever event loops. For any thread; never blocks for long.
@@ -59,7 +64,8 @@ class Runway:
             return runway
 
     def enter(self, requests: int, ring: Callable[[], object]) -> Slot:
-        """Get into the line. Try `take` at once, and again after ``ring`` was called; on any thread: must not block."""
+        """Get into the line. Where the slot is not taken by that, `take` it when ``ring`` was called; that comes on any
+        thread, and must not block."""
         slot = Slot(requests, ring)
         with self._changing:
             if not self._waiting and not self._cleared and self._fits(slot):
@@ -70,13 +76,12 @@ class Runway:
                 self._clear()
         return slot
 
-    def take(self, slot: Slot) -> bool:
-        """Tells whether it is the slot's turn."""
+    def take(self, slot: Slot) -> None:
+        """Take what was cleared; nothing, if it was not."""
         with self._changing:
             if slot.state is State.CLEARED:
                 slot.state = State.TAKEN
                 self._cleared -= 1
-            return slot.state is State.TAKEN
 
     def leave(self, slot: Slot) -> None:
         """Give the room back, or the place in the line. May be said again."""

@@ -57,7 +57,8 @@ class Driver:
         self._deadline = deadline
         self._acl = acl
         self._leave = leave
-        self._landed = Bell(loop)  # answers, room on the runway, or a connection
+        self._landed = Bell(loop)  # or: the connection has changed
+        self._cleared = Bell(loop)  # for the runway
         self._changed = Bell(loop)
         self._fired: deque[str] = deque()
         self._watched = {""}  # no node has an empty path: changes of the connection
@@ -86,7 +87,7 @@ class Driver:
     @property
     def woken(self) -> bool:
         """Something that was watched has changed since the last `Wait` ended."""
-        return self._changed.rings
+        return bool(self._fired)
 
     async def run(self, steps: Steps[T]) -> T:
         """Run the steps to their end. Raises `DeadlinePassed`, `CancelledError`, and whatever the steps raise; then
@@ -188,9 +189,10 @@ class Driver:
         if self._slot is not None and self._slot.requests < requests:
             self._yield_slot()
         if self._slot is None:
-            self._slot = self._runway.enter(requests, partial(self._ring, self._landed))
-        while not self._runway.take(self._slot):
-            await self._wait_for(self._landed)
+            self._slot = self._runway.enter(requests, partial(self._ring, self._cleared))
+        while not self._slot.taken:
+            await self._wait_for(self._cleared)
+            self._runway.take(self._slot)
 
     def _yield_slot(self) -> None:
         slot, self._slot = self._slot, None
