@@ -30,6 +30,8 @@ from ._session import Session
 _HOST: Final = socket.gethostname()
 _layout_of: Final = lru_cache(maxsize=64)(Layout)
 
+NO_ANSWER: Final = "ZooKeeper did not answer within the session timeout; is the ensemble up?"
+
 
 @lru_cache(maxsize=256)
 def _about(pid: int, info: str) -> bytes:
@@ -41,6 +43,12 @@ def _about(pid: int, info: str) -> bytes:
 def fresh_id() -> str:
     """A GUID, as hexadecimal text."""
     return os.urandom(16).hex()
+
+
+def check_timeout(timeout: float | None) -> None:
+    """Raise `ValueError` for what is no timeout."""
+    if timeout is not None and not timeout >= 0:  # nor NaN
+        raise ValueError(f"timeout is in seconds, 0 or more, not {timeout}")
 
 
 class LockBase:

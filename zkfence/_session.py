@@ -50,6 +50,7 @@ class Session:
         self.client = client
         self.kazoo = Kazoo(client, self._watch)
         self.ledger = Ledger()
+        self.leaving: deque[Attempt] = deque()  # to be left in the background
         self.changing = threading.Lock()  # for every holding: it is held for moments only
         self.pid = os.getpid()
         self._lock = threading.Lock()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
 from zkfence_receivers.words import Token
@@ -120,10 +120,7 @@ class Queue:
                 self._needs_listing = True  # who blocks is a guess
             elif (yield from self._watch(blockers)):
                 self._was_barrier_seen = True
-                fired = yield Wait()
-                self._watched -= fired  # a watch fires once
-                if self._attempt.path in fired:
-                    self._attempt.connection = None
+                yield from self._wait_for(blockers)
             elif isinstance(look, Node):
                 self._needs_listing = True
             look = None
@@ -243,6 +240,21 @@ class Queue:
                 there.append(path)
         self._watched.update(there)
         return len(there) == len(paths)
+
+    def _wait_for(self, blockers: Sequence[Ahead]) -> Steps[None]:
+        """Wait for a change of a blocker, the own node or the connection.
+
+        A wrong guess of the own node's name has left a watch too: a crowd that arrives at once guesses the same name,
+        and all of it would look when that one node goes.
+        """
+        awaited = {"", self._attempt.path, *(each.path for each in blockers)}
+        fired: Set[str] = yield Wait()
+        self._watched -= fired  # a watch fires once
+        while fired and awaited.isdisjoint(fired):
+            fired = yield Wait()
+            self._watched -= fired
+        if self._attempt.path in fired:
+            self._attempt.connection = None
 
     # --- being granted ------------------------------------------------------------------------------------------
 
