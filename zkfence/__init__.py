@@ -31,6 +31,7 @@ from ._errors import (
 )
 
 if TYPE_CHECKING:
+    from . import aio as aio
     from ._client import Client, connect
     from ._core._contender import Contender
     from ._grant import Grant
@@ -92,6 +93,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
+    if name == "aio":
+        return import_module(".aio", __name__)
     if name in _ON_KAZOO:
         return getattr(import_module(f".{_ON_KAZOO[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

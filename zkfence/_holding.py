@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
@@ -33,25 +33,27 @@ class Holding:
     """
 
     __slots__ = (
-        "_handle", "_handles", "_listeners", "_session", "_stamps",
-        "attempts", "granted", "lock_path", "owner", "reason", "state",
+        "_handle", "_handles", "_listeners", "_others", "_session", "_stamps",
+        "granted", "lock_path", "owner", "reason", "state",
     )  # fmt: skip
 
     def __init__(
-        self, session: Session, owner: object, lock_path: str, attempts: tuple[Attempt, ...], granted: Granted
+        self, session: Session, owner: object, lock_path: str, granted: Granted, others: tuple[Attempt, ...] = ()
     ) -> None:
-        """``attempts``: all nodes that are held, in the order in which they are to be left."""
+        """``others``: what is held, and is to be left, behind the node that has the token."""
         self._session = session
         self._handle: int | None = None
         self._handles: set[int] | None = None  # more of them, where the lock is reentrant
         self._listeners: list[Callable[[], object]] | None = None
         self._stamps: dict[str, Stamps] | None = None
-        self.attempts = attempts
+        self._others = others
         self.granted = granted
         self.lock_path = lock_path
         self.owner = owner
         self.reason = ""
         self.state = State.HELD
+        for attempt in self.attempts:
+            attempt.granted()
 
     @property
     def session(self) -> Session:
@@ -68,6 +70,11 @@ class Holding:
     @property
     def mode(self) -> Mode:
         return self.granted.attempt.kind.mode
+
+    @property
+    def attempts(self) -> Sequence[Attempt]:
+        """All nodes that are held, in the order in which they are to be left."""
+        return (self.granted.attempt, *self._others)
 
     @property
     def paths(self) -> Iterable[str]:

@@ -6,6 +6,9 @@ flight wakes its waiter once and not once per request, and no answer takes the w
 
 from __future__ import annotations
 
+import fcntl
+import termios
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -211,3 +214,13 @@ def nudge(client: KazooClient) -> None:
     socket = client._connection._write_sock
     if socket is not None:
         socket.send(b"\0")
+
+
+def backlog(client: KazooClient) -> int:
+    """How many of those bytes the client's connection has not read yet. At some 270 the next request would block."""
+    socket = client._connection._read_sock
+    if socket is None:
+        return 0
+    unread = array("i", [0])
+    fcntl.ioctl(socket, termios.FIONREAD, unread)
+    return unread[0]

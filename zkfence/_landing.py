@@ -1,8 +1,9 @@
-"""What every driver does with a flight, whether it runs on threads or on an event loop."""
+"""What every driver does, whether it runs on threads or on an event loop."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import random
+from typing import TYPE_CHECKING, Final
 
 from kazoo.exceptions import NoAuthError
 
@@ -11,6 +12,18 @@ from ._errors import AccessDenied
 
 if TYPE_CHECKING:
     from ._session import Session
+
+_JITTER: Final = 0.004  # seconds; doubles with each attempt
+_JITTER_MOST: Final = 0.5
+
+
+class DeadlinePassed(Exception):
+    """The deadline of a run has passed; what is in flight stays in flight."""
+
+
+def pause(attempt: int) -> float:
+    """For how many seconds a `Jitter` lasts."""
+    return random.uniform(0, min(_JITTER * 2 ** min(attempt, 10), _JITTER_MOST))  # noqa: S311  # rivals, not adversaries
 
 
 def lost(session: Session, flight: Flight) -> Landed:

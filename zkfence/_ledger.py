@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Final
+from typing import Final, Protocol
 
 from ._errors import TooManyLocks
 
@@ -13,6 +13,11 @@ LIMIT: Final = 900_000  # bytes
 _LENGTH: Final = 4  # bytes in front of each path
 
 
+class Booked(Protocol):
+    booked: int
+    """The bytes that the node takes."""
+
+
 class Ledger:
     """Counts the paths of one session's nodes; a new session has a new one."""
 
@@ -20,30 +25,17 @@ class Ledger:
         self._taken = 0
         self._counting = threading.Lock()
 
-    def book(self, lock_name: str, path_length: int) -> Booked:
+    def book(self, node: Booked, lock_name: str, path_length: int) -> None:
         """Room for one node. Raises `TooManyLocks`."""
         size = path_length + _LENGTH
         with self._counting:
             if self._taken + size > LIMIT:
                 raise TooManyLocks(lock_name, LIMIT)
             self._taken += size
-        return Booked(self, size)
+            node.booked = size
 
-    def _cancel(self, booked: Booked) -> None:
-        with self._counting:
-            self._taken -= booked.size
-            booked.size = 0
-
-
-class Booked:
-    """The room of one node."""
-
-    __slots__ = ("_ledger", "size")
-
-    def __init__(self, ledger: Ledger, size: int) -> None:
-        self._ledger = ledger
-        self.size = size
-
-    def cancel(self) -> None:
+    def cancel(self, node: Booked) -> None:
         """The node is gone; may be said again."""
-        self._ledger._cancel(self)
+        with self._counting:
+            self._taken -= node.booked
+            node.booked = 0

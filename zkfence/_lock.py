@@ -15,12 +15,12 @@ from ._core._kinds import EXCLUSIVE, READ
 from ._core._operations import Steps
 from ._errors import LockTimeout, NotConnected
 from ._grant import Grant
-from ._lock_base import LockBase
+from ._holding import State
+from ._landing import DeadlinePassed
+from ._lock_base import NO_ANSWER, LockBase, check_timeout
 from ._owner import current_owner
 from ._semaphore_base import SemaphoreBase
-from ._threads import DeadlinePassed, Driver, T, leave_later, leave_now, verify
-
-_NO_ANSWER = "ZooKeeper did not answer within the session timeout; is the ensemble up?"
+from ._threads import Driver, T, leave_later, leave_now, verify
 
 
 class _Lock(LockBase):
@@ -38,12 +38,11 @@ class _Lock(LockBase):
 
         Not to be called from a kazoo watch callback, which would have to wake it.
         """
+        check_timeout(timeout)
         if timeout is None:
             grant = self._acquire(None, wait=True)
             assert grant is not None
             return grant
-        if not timeout >= 0:  # nor NaN
-            raise ValueError(f"timeout is in seconds, 0 or more, not {timeout}")
         try:
             if timeout == 0:
                 grant = self.try_acquire()
@@ -63,7 +62,7 @@ class _Lock(LockBase):
         try:
             return self._acquire(self._session.now() + self._session.session_timeout, wait=False)
         except DeadlinePassed:
-            raise NotConnected(_NO_ANSWER) from None
+            raise NotConnected(NO_ANSWER) from None
 
     def contenders(self) -> Sequence[Contender]:
         """Who holds the lock and who waits for it, in the order in which they are served. A snapshot.
@@ -82,7 +81,7 @@ class _Lock(LockBase):
             with Driver(self._session, self._session.now() + self._session.session_timeout) as driver:
                 return driver.run(steps)
         except DeadlinePassed:
-            raise NotConnected(_NO_ANSWER) from None
+            raise NotConnected(NO_ANSWER) from None
 
     def _acquire(self, deadline: float | None, *, wait: bool) -> Grant | None:
         session = self._session
@@ -90,7 +89,10 @@ class _Lock(LockBase):
         owner = current_owner(session.client.handler)
         again = self._again(owner, wait=wait)
         if again is not None:
-            return Grant(again)
+            grant = Grant(again)
+            if again.state is State.HELD:
+                return grant
+            grant.release()  # another thread released the last one, or it was lost, since we looked
         procedure = self._begin(wait=wait)
         try:
             with Driver(session, deadline, self._acl) as driver:

@@ -30,10 +30,25 @@ from ._session import Session
 _HOST: Final = socket.gethostname()
 _layout_of: Final = lru_cache(maxsize=64)(Layout)
 
+NO_ANSWER: Final = "ZooKeeper did not answer within the session timeout; is the ensemble up?"
+
+
+@lru_cache(maxsize=256)
+def _about(pid: int, info: str) -> bytes:
+    """The part of a contender's data that all contenders of a lock share, and most locks of a process."""
+    fields = {"host": _HOST, "pid": pid, "info": info}
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()[1:-1]
+
 
 def fresh_id() -> str:
     """A GUID, as hexadecimal text."""
     return os.urandom(16).hex()
+
+
+def check_timeout(timeout: float | None) -> None:
+    """Raise `ValueError` for what is no timeout."""
+    if timeout is not None and not timeout >= 0:  # nor NaN
+        raise ValueError(f"timeout is in seconds, 0 or more, not {timeout}")
 
 
 class LockBase:
@@ -68,8 +83,7 @@ class LockBase:
         self._entered: dict[object, list[GrantBase]] | None = None  # a `with` releases what its owner was granted
         self.name: Final[str] = check_name(name, "lock")
         self._lock_path = self._layout.lock(name)
-        about = json.dumps({"host": _HOST, "pid": os.getpid(), "info": info}, ensure_ascii=False, separators=(",", ":"))
-        self._about = about.encode()[1:-1]
+        self._about = _about(os.getpid(), info)
         if len(self._contender("0" * 32)) > MAX_CONTENDER_BYTES:
             raise ValueError(f"info is too long: a contender's data has at most {MAX_CONTENDER_BYTES} bytes")
         if session_timeout is not None:
@@ -85,7 +99,8 @@ class LockBase:
         return b'{"v":%d,"guid":"%s","since":%.3f,%s}' % (FORMAT, guid.encode(), time.time(), self._about)
 
     def _attempt(self, name: str, kind: Kind, guid: str) -> Attempt:
-        return Attempt(self._layout, name, guid, self._contender(guid), kind, self._session.book)
+        path = self._lock_path if name is self.name else ""
+        return Attempt(self._layout, name, guid, self._contender(guid), kind, self._session.book, path)
 
     def _acquisition(self, attempt: Attempt, memory: CounterPath | None, *, wait: bool) -> Acquisition:
         return Acquisition(attempt, self._session, memory, fresh_id=fresh_id, wait=wait, ceiling=self._ceiling)
@@ -120,14 +135,16 @@ class LockBase:
         return True
 
     def _hold(self, procedure: Procedure, granted: Granted, owner: object) -> Holding:
-        holding = Holding(self._session, owner, self._lock_path, tuple(procedure.attempts), granted)
+        _, *others = procedure.attempts  # the first one has the token
+        holding = Holding(self._session, owner, self._lock_path, granted, tuple(others))
         self._session.hold(holding)
         return holding
 
     def _enter(self, owner: object, grant: GrantBase) -> None:
-        if self._entered is None:
-            self._entered = {}
-        self._entered.setdefault(owner, []).append(grant)
+        with self._session.changing:
+            if self._entered is None:
+                self._entered = {}
+            self._entered.setdefault(owner, []).append(grant)
 
     def _leave(self, owner: object) -> GrantBase:
         assert self._entered is not None

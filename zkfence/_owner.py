@@ -7,13 +7,18 @@ import threading
 from kazoo.interfaces import IHandler
 
 
+def is_green(handler: IHandler) -> bool:
+    """Whether the client's threads are greenlets."""
+    name = getattr(handler, "name", "")
+    return "gevent" in name or "eventlet" in name
+
+
 def current_owner(handler: IHandler) -> object:
     """The present thread; with a handler of gevent or eventlet, the present greenlet.
 
     It is the object and not its number, which the next thread may have again.
     """
-    name = getattr(handler, "name", "")
-    if "gevent" in name or "eventlet" in name:
+    if is_green(handler):
         from greenlet import getcurrent
 
         return getcurrent()

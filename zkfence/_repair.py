@@ -32,9 +32,10 @@ from ._core._raising import (
     survey,
 )
 from ._errors import LockError, NotConnected, RepairRefused
+from ._landing import DeadlinePassed
 from ._lock_base import fresh_id
 from ._session import Session
-from ._threads import DeadlinePassed, Driver, leave_later, leave_now
+from ._threads import Driver, leave_later, leave_now
 
 _log: Final = logging.getLogger("zkfence")
 _LEAST_SHARE: Final = 0.2  # seconds that each busy lock is waited for

@@ -14,12 +14,10 @@ from zkfence_receivers.words import check_name
 from ._core._acquiring import Acquisition, Procedure
 from ._core._counter import CounterPath
 from ._core._kinds import EXCLUSIVE, semaphore
-from ._core._layout import slot_name
+from ._core._layout import MAX_PERMITS, slot_name
 from ._core._slots import SlotAcquisition
 from ._holding import Holding
 from ._lock_base import LockBase, fresh_id
-
-MAX_PERMITS = 1000
 
 
 class SemaphoreBase(LockBase):

@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 
 from . import _clock
-from ._core._attempt import Booking
+from ._core._attempt import Attempt
 from ._errors import ForkedError, NotConnected
 from ._heartbeat import Heartbeat
 from ._holding import Holding
@@ -23,7 +23,7 @@ from ._kazoo import Kazoo, is_closed, is_ready
 from ._lease import Lease
 from ._ledger import Ledger
 from ._session_timeout import session_timeout_of
-from ._threads import verify
+from ._threads import lose, verify
 
 _log: Final = logging.getLogger("zkfence")
 
@@ -50,12 +50,13 @@ class Session:
         self.client = client
         self.kazoo = Kazoo(client, self._watch)
         self.ledger = Ledger()
+        self.leaving: deque[Attempt] = deque()  # to be left in the background
         self.changing = threading.Lock()  # for every holding: it is held for moments only
         self.pid = os.getpid()
         self._lock = threading.Lock()
         self._wakers: dict[str, set[Waker]] = defaultdict(set)
         self._held: dict[str, Holding] = {}
-        self._owned: dict[object, dict[str, list[Holding]]] = {}
+        self._owned: dict[object, dict[str, tuple[Holding, ...]]] = {}  # tuples are small
         self._errands: deque[Callable[[], None]] = deque()
         self._errands_running = False
         self._session_id: int | None = None
@@ -112,9 +113,11 @@ class Session:
     def remaining(self) -> float:
         return self.deadline - self.now()
 
-    def book(self, lock_name: str, path_length: int) -> Booking:
-        """Room for one more ephemeral node; raises `TooManyLocks`."""
-        return self.ledger.book(lock_name, len(self.client.chroot or "") + path_length)
+    def book(self, attempt: Attempt, path_length: int) -> Ledger:
+        """Room for one more ephemeral node; raises `TooManyLocks`. Tells where it is to be cancelled."""
+        ledger = self.ledger
+        ledger.book(attempt, attempt.lock_name, len(self.client.chroot or "") + path_length)
+        return ledger
 
     # --- liveness -----------------------------------------------------------------------------------------------
 
@@ -182,8 +185,7 @@ class Session:
         held = self._held.get(path)
         if held is not None:
             if event.type == EventType.DELETED:
-                self.drop(held)
-                held.node_deleted(path)
+                lose(self, held, path)
             else:
                 self._verify([held])
 
@@ -227,7 +229,8 @@ class Session:
             if alive:
                 for attempt in holding.attempts:
                     self._held[attempt.path] = holding
-                self._owned.setdefault(holding.owner, {}).setdefault(holding.lock_path, []).append(holding)
+                of_owner = self._owned.setdefault(holding.owner, {})
+                of_owner[holding.lock_path] = (*of_owner.get(holding.lock_path, ()), holding)
         if not alive:
             holding.session_over()
         elif self.remaining() <= 0:  # the process stood still since the session was proved
@@ -241,10 +244,12 @@ class Session:
             for path in [path for path in holding.paths if self._held.get(path) is holding]:
                 del self._held[path]
             of_owner = self._owned.get(holding.owner, {})
-            same = of_owner.get(holding.lock_path, [])
+            same = of_owner.get(holding.lock_path, ())
             if holding in same:
-                same.remove(holding)
-                if not same:
+                others = tuple(each for each in same if each is not holding)
+                if others:
+                    of_owner[holding.lock_path] = others
+                else:
                     del of_owner[holding.lock_path]
                     if not of_owner:
                         del self._owned[holding.owner]
@@ -252,7 +257,7 @@ class Session:
     def held_by(self, owner: object, lock_path: str) -> Sequence[Holding]:
         """What a thread or task holds of one lock."""
         with self._lock:
-            return list(self._owned.get(owner, {}).get(lock_path, ()))
+            return self._owned.get(owner, {}).get(lock_path, ())
 
     # --- state --------------------------------------------------------------------------------------------------
 

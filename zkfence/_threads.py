@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import random
+import logging
 from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
@@ -11,7 +12,7 @@ from kazoo.security import ACL
 
 from ._bell import Bell
 from ._core._attempt import Attempt
-from ._core._leaving import leave
+from ._core._leaving import leave, leave_all
 from ._core._operations import (
     Effect,
     Flight,
@@ -26,22 +27,18 @@ from ._core._operations import (
     land,
     read,
 )
-from ._errors import NotConnected
-from ._landing import lost, prove
+from ._errors import LockError, NotConnected
+from ._landing import DeadlinePassed, lost, pause, prove
 
 if TYPE_CHECKING:
     from ._holding import Holding
     from ._session import Session
 
-_JITTER: Final = 0.004  # seconds; doubles with each attempt
-_JITTER_MOST: Final = 0.5
+_log: Final = logging.getLogger("zkfence")
 _VERIFY_BATCH: Final = 100  # reads in one flight; kazoo's queue stalls above some 270
+_LEAVE_BATCH: Final = 100
 
 T = TypeVar("T")
-
-
-class DeadlinePassed(Exception):
-    """The deadline of a run has passed; what is in flight stays in flight."""
 
 
 class Driver:
@@ -99,10 +96,8 @@ class Driver:
                 fired, self._fired = self._fired, set()
                 return fired
             case Jitter(attempt):
-                longest = min(_JITTER * 2 ** min(attempt, 10), _JITTER_MOST)
-                pause = random.uniform(0, longest)  # noqa: S311  # rivals, not adversaries
-                remaining = self._remaining()
-                self._session.client.handler.sleep_func(pause if remaining is None else min(pause, remaining))
+                longest, remaining = pause(attempt), self._remaining()
+                self._session.client.handler.sleep_func(longest if remaining is None else min(longest, remaining))
                 self._remaining()
         return None
 
@@ -177,8 +172,31 @@ def leave_now(session: Session, attempts: Sequence[Attempt]) -> None:
 
 def leave_later(session: Session, attempts: Sequence[Attempt]) -> None:
     """Remove every node of the attempts in the background, until it is confirmed or the session is over."""
-    if not all(attempt.nothing_left for attempt in attempts):
-        session.run_errand(lambda: _leave(session, attempts, None))
+    left = [attempt for attempt in attempts if not attempt.nothing_left]
+    if left:
+        session.leaving.extend(left)
+        session.run_errand(partial(_leave_crowd, session))
+
+
+def _leave_crowd(session: Session) -> None:
+    """Leave those who are waiting for it, many at a time. (Then there is nothing to do for the errands behind.)"""
+    crowd: list[Attempt] = []
+    while session.leaving and len(crowd) < _LEAVE_BATCH:
+        crowd.append(session.leaving.popleft())
+    if not crowd:
+        return
+    try:
+        with Driver(session, None) as driver:
+            driver.run(leave_all(crowd, session))
+    except (SessionLost, NotConnected):
+        for attempt in crowd:
+            attempt.session_lost()
+    except LockError:  # one of them must not keep the others here
+        for attempt in crowd:
+            try:
+                _leave(session, [attempt], None)
+            except LockError:
+                _log.exception("a node of lock %r cannot be removed before its session ends", attempt.lock_name)
 
 
 def _leave(session: Session, attempts: Sequence[Attempt], deadline: float | None) -> None:
@@ -203,5 +221,11 @@ def verify(session: Session, holdings: Sequence[Holding]) -> None:
             return  # which the session itself tells them
         for (holding, path, czxid), node in zip(batch, found, strict=True):
             if isinstance(node, NoNode) or land(node).stat.czxid != czxid:
-                session.drop(holding)
-                holding.node_deleted(path)
+                lose(session, holding, path)
+
+
+def lose(session: Session, holding: Holding, path: str) -> None:
+    """One of the holding's nodes is gone; what is left of it keeps nobody out any longer."""
+    session.drop(holding)
+    holding.node_deleted(path)
+    leave_later(session, holding.attempts)

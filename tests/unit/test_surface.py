@@ -9,7 +9,7 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize("package", ["zkfence", "zkfence_receivers", "zkfence_receivers.words"])
+@pytest.mark.parametrize("package", ["zkfence", "zkfence.aio", "zkfence_receivers", "zkfence_receivers.words"])
 def test_all_is_sorted_and_complete(package: str) -> None:
     module = importlib.import_module(package)
     exported = list(module.__all__)
@@ -27,7 +27,7 @@ def test_all_is_sorted_and_complete(package: str) -> None:
     ("package", "absent"),
     [
         ("zkfence_receivers", ["kazoo", "zkfence", "redis", "typer", "rich"]),
-        ("zkfence", ["redis", "typer", "rich"]),
+        ("zkfence", ["redis", "typer", "rich", "zkfence.aio"]),
     ],
 )
 def test_importing_a_half_does_not_pull_in_the_other(package: str, absent: list[str]) -> None:

@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
+from kazoo.protocol.states import Callback
 
 import zkfence
 from zkfence import FencedLock, _lock
-from zkfence._core._operations import ConnectionLost, Create, Effect, Flight, Landed
+from zkfence._core._operations import ConnectionLost, Create, Effect, Flight, Landed, Wait
+from zkfence._lock import _Lock
 from zkfence._threads import Driver
 from zkfence.testing import LocalEnsemble
 
@@ -71,7 +73,8 @@ class Nodes:
         found: list[str] = []
         for epoch in self.epochs(component):
             with suppress(NoNodeError):  # the lock is being deleted while we look
-                found += [f"{path}/{epoch}/{name}" for name in sorted(self._zk.get_children(f"{path}/{epoch}"))]
+                names = sorted(self._zk.get_children(f"{path}/{epoch}"), key=lambda name: name[-10:])  # by number
+                found += [f"{path}/{epoch}/{name}" for name in names]
         return found
 
 
@@ -117,10 +120,10 @@ class Faults:
         self.effects: list[Effect] = []
         self.before: Callable[[Effect], None] = lambda effect: None  # called before each effect is carried out
 
-    def driver(self) -> type[Driver]:
+    def driver(self, base: type[Driver]) -> type[Driver]:
         faults = self
 
-        class FaultyDriver(Driver):
+        class FaultyDriver(base):  # type: ignore[misc,valid-type]
             def _do(self, effect: Effect) -> Landed | set[str] | None:
                 number = len(faults.effects)
                 faults.effects.append(effect)
@@ -132,7 +135,7 @@ class Faults:
                     faults.lost_requests -= 1
                     assert isinstance(effect, Flight)
                     return Landed(self._session.now(), (ConnectionLost(),) * len(effect.operations))
-                landed = super()._do(effect)
+                landed: Landed | set[str] | None = super()._do(effect)
                 if number == faults.raise_at:
                     raise faults.error
                 if create and faults.lost_replies:
@@ -147,7 +150,7 @@ class Faults:
 @pytest.fixture
 def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
     faults = Faults()
-    monkeypatch.setattr(_lock, "Driver", faults.driver())
+    monkeypatch.setattr(_lock, "Driver", faults.driver(_lock.Driver))
     return faults
 
 
@@ -202,3 +205,87 @@ def lock(zk: zkfence.Client, zkfence_namespace: str) -> FencedLock:
 def other(other_zk: zkfence.Client, zkfence_namespace: str) -> FencedLock:
     """The same lock, in another session."""
     return FencedLock(other_zk, "a", namespace=zkfence_namespace)
+
+
+class Party:
+    """One that acquires a lock in a thread of its own."""
+
+    def __init__(self, lock: _Lock) -> None:
+        self.lock = lock
+        self.waits = False
+        self.wakes = 0
+        self.acquiring: Background
+
+    @property
+    def granted(self) -> bool:
+        return self.acquiring.done
+
+    @property
+    def grant(self) -> zkfence.Grant:
+        grant: zkfence.Grant = self.acquiring.result(within=30.0)
+        return grant
+
+    def release(self) -> None:
+        self.grant.release()
+
+
+class Line:
+    """Lets parties stand in line, one after another, and tells which of them wait."""
+
+    def __init__(self, base: type[Driver]) -> None:
+        self.parties: list[Party] = []
+        self._current = threading.local()
+        current = self._current
+
+        class WatchedDriver(base):  # type: ignore[misc,valid-type]
+            def _do(self, effect: Effect) -> Landed | set[str] | None:
+                party: Party | None = getattr(current, "party", None)
+                if party is None or not isinstance(effect, Wait):
+                    return super()._do(effect)  # type: ignore[no-any-return]
+                party.waits = True
+                try:
+                    return super()._do(effect)  # type: ignore[no-any-return]
+                finally:
+                    party.waits = False
+                    party.wakes += 1
+
+        self.driver = WatchedDriver
+
+    def stand(self, lock: _Lock, *, timeout: float = 20.0) -> Party:
+        """Returns when the party was granted the lock, or stands in line and waits."""
+        party = Party(lock)
+
+        def acquire() -> zkfence.Grant:
+            self._current.party = party
+            return lock.acquire(timeout=timeout)
+
+        party.acquiring = Background(acquire)
+        self.parties.append(party)
+        self.settle(party)
+        return party
+
+    def settle(self, *parties: Party) -> None:
+        """Wait until each of them (all where none is named) was granted the lock, or waits, and knows the news."""
+        parties = parties or tuple(self.parties)
+        for client in {party.lock._session.client for party in parties}:
+            deliver_events(client)
+        for party in parties:
+            eventually(lambda party=party: party.granted or party.waits, "it is granted or waits", within=20.0)
+
+
+def deliver_events(client: KazooClient) -> None:
+    """Wait until the client has called back for every watch that has fired by now."""
+    delivered = threading.Event()
+    client.exists("/")  # a session's events come before the answers to what is asked later
+    client.handler.dispatch_callback(Callback("watch", delivered.set, ()))
+    assert delivered.wait(5)
+
+
+@pytest.fixture
+def line(monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
+    line = Line(_lock.Driver)
+    monkeypatch.setattr(_lock, "Driver", line.driver)
+    yield line
+    for party in line.parties:
+        party.acquiring.thread.join(30)
+        assert party.acquiring.done, "a party of the test did not end"

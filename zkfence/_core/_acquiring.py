@@ -133,7 +133,7 @@ class Acquisition:
         while True:
             yield Ready()  # what is not sent need not be looked for afterwards
             connection = self._surroundings.connection
-            attempt.creating(counter)
+            attempt.creating(epoch)
             landed = yield from fly(create, *reads)
             outcome: Any = landed.results[0]
             look: Any = landed.results[1]
@@ -154,13 +154,14 @@ class Acquisition:
                     continue
                 outcome, look = found, None
             created: Created = land(outcome)
-            attempt.queued(created)
+            attempt.queued(created, self._surroundings.session_id)
             if look is None or isinstance(look, Failure):
                 return None
             if guess == created.path:
                 own = landed.results[2]
                 if isinstance(own, Node) and own.stat.czxid == attempt.czxid:
                     attempt.connection = connection
+                    attempt.path = guess  # kazoo keeps this very text with the watch: one copy will do
             return cast(Node | Listing, land(look))
 
     def _own_node(self) -> Steps[Created | None]:

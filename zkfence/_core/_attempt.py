@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
 from ._kinds import EXCLUSIVE, Kind
-from ._layout import Layout, contender_name
+from ._layout import Layout, contender_name, counter_path
 from ._operations import Created
 
 
@@ -20,10 +20,10 @@ class State(Enum):
     QUEUED = auto()  # exactly the node ``path``
 
 
-class Booking(Protocol):
-    """Room for the attempt's node in its session."""
+class Ledger(Protocol):
+    """Where the room is booked that the attempt's node takes in its session."""
 
-    def cancel(self) -> None: ...
+    def cancel(self, node: Attempt) -> None: ...
 
 
 @dataclass(slots=True)
@@ -35,41 +35,53 @@ class Attempt:
     guid: str
     data: bytes  # the contender's node
     kind: Kind = EXCLUSIVE
-    book: Callable[[str, int], Booking] | None = None  # room for the path of a lock's node; raises if there is none
-    lock_path: str = field(init=False)
+    book: Callable[[Attempt, int], Ledger] | None = None  # room for a path of this length; raises if there is none
+    lock_path: str = ""
     state: State = State.IDLE
-    counter: str = ""  # the counter path in which a node may exist
+    epoch: int = 0  # in whose counter path a node may exist
     path: str = ""
     czxid: int = 0  # tells the own node from one at the same path, in a namespace that was made anew
     session_id: int = 0
     connection: int | None = None  # the node is watched, as long as the connection is this one
     lost_creates: bool = False  # a lost create may still be applied late: a second node
     watermark: int | None = None  # to be left behind: every contender up to this one is gone
-    booking: Booking | None = None
+    ledger: Ledger | None = None
+    booked: int = 0
 
     def __post_init__(self) -> None:
-        self.lock_path = self.layout.lock(self.lock_name)
+        self.lock_path = self.lock_path or self.layout.lock(self.lock_name)
+
+    @property
+    def counter(self) -> str:
+        """The counter path in which a node may exist."""
+        return counter_path(self.lock_path, self.epoch)
 
     @property
     def nothing_left(self) -> bool:
         return self.state is State.IDLE and not self.lost_creates
 
-    def creating(self, counter: str) -> None:
-        if self.book is not None and self.booking is None:
-            self.booking = self.book(self.lock_name, len(f"{counter}/{contender_name(self.kind.prefix, 0)}"))
-        self.state, self.counter, self.path = State.CREATING, counter, ""
+    def creating(self, epoch: int) -> None:
+        self.epoch, self.path = epoch, ""
+        if self.book is not None and not self.booked:
+            self.ledger = self.book(self, len(f"{self.counter}/{contender_name(self.kind.prefix, 0)}"))
+        self.state = State.CREATING
 
-    def queued(self, created: Created) -> None:
+    def queued(self, created: Created, session_id: int | None) -> None:
+        """``session_id``: the present one, which should be the node's: one number for all who hold."""
+        owner = created.stat.ephemeralOwner
         self.state, self.path = State.QUEUED, created.path
-        self.czxid, self.session_id = created.stat.czxid, created.stat.ephemeralOwner
+        self.czxid, self.session_id = created.stat.czxid, session_id if session_id == owner else owner
         self.connection = None
+
+    def granted(self) -> None:
+        """There may be many thousands of these from now on: let go of what only an acquisition needs."""
+        self.data, self.book = b"", None
 
     def gone(self) -> None:
         """Its node is not there any more. A lost create may still come, as long as the session lives."""
         self.state, self.path, self.watermark = State.IDLE, "", None
-        if self.booking is not None:
-            self.booking.cancel()
-            self.booking = None
+        if self.ledger is not None:
+            self.ledger.cancel(self)
 
     def session_lost(self) -> None:
         """The session took every node of the attempt with it."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from zkfence_receivers.words import Token
 
 from ._kinds import Ahead, kind_of
-from ._layout import CEILING, Layout, contenders_in, counter_path, slot_name
-from ._operations import Children, Get, Node, NoNode, Steps, land, read
-
-_BATCH = 100  # reads in one flight
+from ._layout import CEILING, Layout, contenders_in, counter_path, epochs_in, slot_name
+from ._operations import Children, Get, Node, NoNode, Steps, land, read_many
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,59 +37,64 @@ class Contender:
 
 def list_contenders(layout: Layout, lock_name: str) -> Steps[Sequence[Contender]]:
     """Everybody who holds the lock or waits for it, in the order in which they are served."""
-    found = yield from _nodes(layout.lock(lock_name))
-    slots: dict[str, Token] = {}
-    for permits in {kind_of(ahead.prefix).permits for _, ahead, _ in found} - {0}:
-        for slot in range(permits):
-            for token, _, node in (yield from _nodes(layout.lock(slot_name(lock_name, slot)))):
-                slots[_text(_fields(node.data), "guid")] = token
+    found = yield from _nodes([layout.lock(lock_name)])
+    permits = max((kind_of(each.ahead.prefix).permits for each in found), default=0)
+    in_slots = yield from _nodes([layout.lock(slot_name(lock_name, slot)) for slot in range(permits)])
+    slots = {_text(_fields(each.node.data), "guid"): each.token for each in in_slots}
     listed: list[Contender] = []
-    for position, (token, ahead, node) in enumerate(found):
-        kind = kind_of(ahead.prefix)
-        fields = _fields(node.data)
+    ahead: list[Ahead] = []
+    for each in found:
+        kind = kind_of(each.ahead.prefix)
+        fields = _fields(each.node.data)
         holder = _text(fields, "guid")
         pid, since = fields.get("pid"), fields.get("since")
         listed.append(
             Contender(
-                holds=not kind.blockers([each for _, each, _ in found[:position]]),
-                token=slots.get(holder) if kind.permits else token,
+                holds=not kind.blockers(ahead),
+                token=slots.get(holder) if kind.permits else each.token,
                 holder=holder,
                 mode=kind.mode.value,
                 host=_text(fields, "host"),
                 pid=pid if isinstance(pid, int) else 0,
                 info=_text(fields, "info"),
                 since=since if isinstance(since, float | int) else 0.0,
-                session_id=node.stat.ephemeralOwner,
-                path=ahead.path,
+                session_id=each.node.stat.ephemeralOwner,
+                path=each.ahead.path,
             )
         )
+        ahead.append(each.ahead)
     return listed
 
 
-def _nodes(lock_path: str) -> Steps[Sequence[tuple[Token, Ahead, Node]]]:
-    """The contenders' nodes of all epochs, in order. (One with a closing number is about to queue anew.)"""
-    (listing,) = yield from read(Children(lock_path))
-    epochs = (
-        [] if isinstance(listing, NoNode) else sorted(int(name) for name in land(listing).names if name.isdecimal())
-    )
-    ahead: list[tuple[Token, Ahead]] = []
-    for epoch in epochs:
-        counter = counter_path(lock_path, epoch)
-        (listing,) = yield from read(Children(counter))
+class _Found(NamedTuple):
+    token: Token
+    ahead: Ahead
+    node: Node
+
+
+def _nodes(lock_paths: Sequence[str]) -> Steps[Sequence[_Found]]:
+    """The contenders' nodes of all epochs of these locks, in order. (One with a closing number is about to queue
+    anew.)"""
+    counters: list[tuple[int, str]] = []
+    listings = yield from read_many([Children(path) for path in lock_paths])
+    for lock_path, listing in zip(lock_paths, listings, strict=True):
         if not isinstance(listing, NoNode):
-            ahead += [
+            counters += [(epoch, counter_path(lock_path, epoch)) for epoch in epochs_in(land(listing).names)]
+    contenders: list[tuple[Token, Ahead]] = []
+    listings = yield from read_many([Children(counter) for _, counter in counters])
+    for (epoch, counter), listing in zip(counters, listings, strict=True):
+        if not isinstance(listing, NoNode):
+            contenders += [
                 (Token.of(epoch, each.number), Ahead(each.prefix, f"{counter}/{each.name}"))
                 for each in sorted(contenders_in(land(listing).names))
                 if 0 <= each.number < CEILING
             ]
-    nodes: list[tuple[Token, Ahead, Node]] = []
-    for start in range(0, len(ahead), _BATCH):
-        batch = ahead[start : start + _BATCH]
-        answers = yield from read(*(Get(each.path) for _, each in batch))
-        nodes += [
-            (*each, land(node)) for each, node in zip(batch, answers, strict=True) if not isinstance(node, NoNode)
-        ]
-    return nodes
+    nodes = yield from read_many([Get(ahead.path) for _, ahead in contenders])
+    return [
+        _Found(token, ahead, land(node))
+        for (token, ahead), node in zip(contenders, nodes, strict=True)
+        if not isinstance(node, NoNode)
+    ]
 
 
 def _fields(data: bytes) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from sys import intern
 from typing import Any, Final, NamedTuple
 
 from zkfence_receivers.words import InvalidName, encode_component
@@ -17,7 +18,9 @@ EPOCHS: Final = 2**32
 CEILING: Final = 2**31 - 2**20  # a path that has handed out this number, or a negative one, is closed
 
 MAX_CONTENDER_BYTES: Final = 1024
-_CONTENDER: Final = re.compile(r"([xr]-|s[1-9][0-9]{0,8}-)([0-9]{10}|-[0-9]{9,10})", re.ASCII)
+MAX_PERMITS: Final = 1000
+_CONTENDER: Final = re.compile(r"([xr]-|s(?:[1-9][0-9]{0,2}|1000)-)([0-9]{10}|-[0-9]{9,10})", re.ASCII)
+_EPOCH: Final = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
 _DIGITS: Final = 10
 
 
@@ -50,9 +53,6 @@ def contender_name(prefix: str, number: int) -> str:
 def contenders_in(names: Iterable[str]) -> list[Contender]:
     """Those children that are contenders, in no order; anything else under a counter path is ignored."""
     return [contender for name in names if (contender := contender_of(name)) is not None]
-
-
-_EPOCH: Final = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
 
 
 def epochs_in(names: Iterable[str]) -> list[int]:
@@ -125,7 +125,7 @@ def load_namespace_id(path: str, data: bytes) -> str:
     value = _load(path, data, "id")
     if not isinstance(value, str) or not value or "/" in value:
         raise NamespaceDamaged(path, "its id cannot be read")
-    return value
+    return intern(value)  # every lock remembers it
 
 
 def load_lock_epoch(path: str, data: bytes) -> int:

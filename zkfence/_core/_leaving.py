@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+
 from .._errors import AccessDenied
 from ._attempt import Attempt, State
 from ._layout import contenders_in, dump_watermark, fields_of
@@ -11,6 +14,7 @@ from ._operations import (
     Created,
     Delete,
     Get,
+    Listing,
     Multi,
     NoNode,
     SessionLost,
@@ -18,12 +22,14 @@ from ._operations import (
     Steps,
     Sync,
     ask,
+    fly,
     land,
     read,
+    read_many,
 )
 from ._surroundings import Surroundings
 
-_LOOK_UP_BATCH = 128  # reads in one flight; kazoo's queue stalls above some 270
+_BATCH = 100  # requests in one flight; kazoo's queue stalls above some 270
 
 
 def own_nodes(attempt: Attempt, surroundings: Surroundings) -> Steps[list[Created]]:
@@ -32,25 +38,33 @@ def own_nodes(attempt: Attempt, surroundings: Surroundings) -> Steps[list[Create
     Behind a `Sync` that the leader has answered: a server that lags would hide a node whose create was applied. A node
     of an earlier session with the same GUID is about to vanish and is nobody's. Raises `SessionLost`.
     """
+    found = yield from _nodes_of({attempt.guid}, attempt.counter, attempt.kind.prefix, surroundings)
+    return [created for _, created in found]
+
+
+def _nodes_of(
+    guids: Collection[str], counter: str, prefix: str, surroundings: Surroundings
+) -> Steps[list[tuple[str, Created]]]:
+    """Of several attempts at once: see `own_nodes`. Each node with its GUID."""
     session_id = surroundings.session_id
     if session_id is None:
         raise SessionLost
-    _, listing = yield from read(Sync(attempt.counter), Children(attempt.counter))
-    if isinstance(listing, NoNode):
+    _, answer = yield from read(Sync(counter), Children(counter))
+    if isinstance(answer, NoNode):
         return []
+    listing: Listing = land(answer)
     # A closing number stands last in the queue, a negative one too.
-    contenders = sorted(contenders_in(land(listing).names), key=lambda each: (each.number < 0, each.number))
-    names = [each.name for each in contenders if each.prefix == attempt.kind.prefix]
-    found: list[Created] = []
-    for start in range(0, len(names), _LOOK_UP_BATCH):
-        paths = [f"{attempt.counter}/{name}" for name in names[start : start + _LOOK_UP_BATCH]]
-        nodes = yield from read(*(Get(path) for path in paths))
-        for path, node in zip(paths, nodes, strict=True):
-            if isinstance(node, NoNode):
-                continue
-            owner = land(node).stat.ephemeralOwner
-            if owner == session_id and guid_of(land(node).data) == attempt.guid:
-                found.append(Created(path, land(node).stat))
+    contenders = sorted(contenders_in(listing.names), key=lambda each: (each.number < 0, each.number))
+    paths = [f"{counter}/{each.name}" for each in contenders if each.prefix == prefix]
+    nodes = yield from read_many([Get(path) for path in paths])
+    found: list[tuple[str, Created]] = []
+    for path, node in zip(paths, nodes, strict=True):
+        if isinstance(node, NoNode):
+            continue
+        owner, guid = land(node).stat.ephemeralOwner, guid_of(land(node).data)
+        if owner == session_id and guid in guids:
+            assert guid is not None
+            found.append((guid, Created(path, land(node).stat)))
     return found
 
 
@@ -92,12 +106,54 @@ def leave(attempt: Attempt, surroundings: Surroundings) -> Steps[None]:
     """Remove every node of the attempt. Raises `SessionLost` where the session was over first: they go with it."""
     if attempt.state is State.QUEUED and attempt.session_id == surroundings.session_id:
         watched = attempt.connection == surroundings.connection
-        along = None
-        if attempt.watermark is not None:
-            along = SetData(attempt.counter, dump_watermark(attempt.watermark))
-        yield from delete_surely(attempt.path, attempt.czxid, watched=watched, along=along)
+        yield from delete_surely(attempt.path, attempt.czxid, watched=watched, along=_watermark(attempt))
     if attempt.state is State.CREATING or attempt.lost_creates:
         for created in (yield from own_nodes(attempt, surroundings)):
             yield from delete_surely(created.path, created.stat.czxid)
     attempt.gone()
     attempt.lost_creates = False
+
+
+def leave_all(attempts: Sequence[Attempt], surroundings: Surroundings) -> Steps[None]:
+    """`leave` for up to a hundred attempts, in a few round trips: when a crowd is cancelled, or times out, nobody
+    behind it should have to wait for one after another. Raises `SessionLost`."""
+    here = [each for each in attempts if each.state is State.QUEUED and each.session_id == surroundings.session_id]
+    unwatched = [each for each in here if each.connection != surroundings.connection]
+    nodes = yield from read_many([Get(each.path) for each in unwatched])
+    gone = {
+        id(each)
+        for each, node in zip(unwatched, nodes, strict=True)
+        if isinstance(node, NoNode) or land(node).stat.czxid != each.czxid
+    }
+    doomed = [(each, each.path) for each in here if id(each) not in gone]
+    doubtful: defaultdict[tuple[str, str], dict[str, Attempt]] = defaultdict(dict)
+    for each in attempts:
+        if each.state is State.CREATING or each.lost_creates:
+            doubtful[each.counter, each.kind.prefix][each.guid] = each
+    for (counter, prefix), by_guid in doubtful.items():
+        found = yield from _nodes_of(by_guid, counter, prefix, surroundings)
+        doomed += [(by_guid[guid], created.path) for guid, created in found if created.path != by_guid[guid].path]
+    failed: set[int] = set()
+    for start in range(0, len(doomed), _BATCH):
+        batch = doomed[start : start + _BATCH]
+        landed = yield from fly(*(_deletion(each, path) for each, path in batch))
+        for (each, _), result in zip(batch, landed.results, strict=True):
+            if isinstance(result, SessionLost):
+                raise SessionLost
+            if isinstance(result, Exception) and not isinstance(result, NoNode):
+                failed.add(id(each))
+    for each in attempts:
+        if id(each) in failed:
+            yield from leave(each, surroundings)
+        each.gone()
+        each.lost_creates = False
+
+
+def _deletion(attempt: Attempt, path: str) -> Delete | Multi:
+    along = _watermark(attempt) if path == attempt.path else None
+    return Delete(path) if along is None else Multi((Delete(path), along))
+
+
+def _watermark(attempt: Attempt) -> SetData | None:
+    """What a holder writes down when it leaves."""
+    return None if attempt.watermark is None else SetData(attempt.counter, dump_watermark(attempt.watermark))

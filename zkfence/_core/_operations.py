@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 
 class Stat(Protocol):
@@ -181,6 +181,8 @@ class Jitter(NamedTuple):
 
 Effect = Flight | Ready | Wait | Jitter
 
+_BATCH: Final = 100  # kazoo's queue stalls above some 270 requests while the connection is away
+
 T = TypeVar("T")
 Steps = Generator[Effect, Any, T]
 """A protocol step: yields effects, is sent their answers, returns a ``T``."""
@@ -218,3 +220,11 @@ def read(*operations: Read) -> Steps[tuple[Any, ...]]:
                 break
         else:
             return landed.results
+
+
+def read_many(operations: Sequence[Read]) -> Steps[list[Any]]:
+    """`read` for any number of operations, in several flights."""
+    results: list[Any] = []
+    for start in range(0, len(operations), _BATCH):
+        results += yield from read(*operations[start : start + _BATCH])
+    return results

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
 from zkfence_receivers.words import Token
@@ -38,6 +38,7 @@ from ._operations import (
     fly,
     land,
     read,
+    read_many,
 )
 from ._surroundings import Surroundings
 
@@ -92,6 +93,8 @@ class Queue:
         self._was_barrier_seen = False
         self._needs_listing = False
         self._older: Sequence[Ahead] = ()
+        self._watched: set[str] = set()  # of those ahead, on the connection with this number
+        self._watched_on: int | None = None
 
     def run(self, look: Node | Listing | None) -> Steps[Granted]:
         """Wait until nobody blocks, and prove that the session is alive. ``look`` is what was seen behind the create.
@@ -117,8 +120,7 @@ class Queue:
                 self._needs_listing = True  # who blocks is a guess
             elif (yield from self._watch(blockers)):
                 self._was_barrier_seen = True
-                if self._attempt.path in (yield Wait()):
-                    self._attempt.connection = None  # a watch fires once
+                yield from self._wait_for(blockers)
             elif isinstance(look, Node):
                 self._needs_listing = True
             look = None
@@ -132,8 +134,7 @@ class Queue:
     def _look(self) -> Steps[Node | Listing]:
         """Look at the counter path, and at the own node behind it."""
         attempt, memory = self._attempt, self._memory
-        if not memory.drained:
-            self._older = yield from self._in_older_epochs()
+        self._older = () if memory.drained else (yield from self._in_older_epochs())
         small = not attempt.kind.last or memory.crowd <= _CROWD or not memory.drained or self._needs_listing
         reads: list[Read] = [Children(self._counter) if small else Get(self._counter)]
         connection = self._surroundings.connection
@@ -179,10 +180,10 @@ class Queue:
         if isinstance(found, NoNode):
             raise StartOver
         epochs = [epoch for epoch in epochs_in(land(found).names) if epoch < self._memory.epoch]
+        counters = [counter_path(lock, epoch) for epoch in epochs]
+        listings = yield from read_many([Children(counter) for counter in counters])
         older: list[Ahead] = []
-        for epoch in epochs:
-            counter = counter_path(lock, epoch)
-            (listing,) = yield from read(Children(counter))
+        for counter, listing in zip(counters, listings, strict=True):
             if not isinstance(listing, NoNode):
                 older += self._ahead(counter, land(listing), self._ceiling)
         self._memory.drained = not older
@@ -194,9 +195,9 @@ class Queue:
         """Who has to leave before it is our turn; without names, who is presumed to. ``None``: only a listing tells."""
         attempt, memory = self._attempt, self._memory
         kind = attempt.kind
-        memory.crowd = look.stat.numChildren
+        memory.crowd = look.stat.numChildren  # and may be another number at once: threads share the memory
         if isinstance(look, Node):
-            if memory.crowd == 1 or load_watermark(look.data) >= self._barrier:
+            if look.stat.numChildren == 1 or load_watermark(look.data) >= self._barrier:
                 return ()
             if self._was_barrier_seen:
                 return None
@@ -221,18 +222,39 @@ class Queue:
 
         With get and not exists: a node that is not there leaves no watch behind.
         """
-        reads = [Get(each.path, watch=True) for each in blockers]
-        connection, watched = self._surroundings.connection, self._is_watched
-        if not watched:
+        connection, own_watched = self._surroundings.connection, self._is_watched
+        if self._watched_on != connection:
+            self._watched, self._watched_on = set(), connection
+        paths = [each.path for each in blockers if each.path not in self._watched]
+        reads = [Get(path, watch=True) for path in paths]
+        if not own_watched:
             reads.append(Get(self._attempt.path, watch=True))
-        nodes = yield from read(*reads)
-        if not watched:
-            self._check_own(nodes[-1], connection)
-            nodes = nodes[:-1]
-        for each, node in zip(blockers, nodes, strict=True):
-            if not isinstance(node, NoNode) and not land(node).stat.ephemeralOwner:
-                raise ForeignNode(each.path)  # no contender: it would never leave
-        return not any(isinstance(node, NoNode) for node in nodes)
+        nodes = yield from read_many(reads)
+        if not own_watched:
+            self._check_own(nodes.pop(), connection)
+        there: list[str] = []
+        for path, node in zip(paths, nodes, strict=True):
+            if not isinstance(node, NoNode):
+                if not land(node).stat.ephemeralOwner:
+                    raise ForeignNode(path)  # no contender: it would never leave
+                there.append(path)
+        self._watched.update(there)
+        return len(there) == len(paths)
+
+    def _wait_for(self, blockers: Sequence[Ahead]) -> Steps[None]:
+        """Wait for a change of a blocker, the own node or the connection.
+
+        A wrong guess of the own node's name has left a watch too: a crowd that arrives at once guesses the same name,
+        and all of it would look when that one node goes.
+        """
+        awaited = {"", self._attempt.path, *(each.path for each in blockers)}
+        fired: Set[str] = yield Wait()
+        self._watched -= fired  # a watch fires once
+        while fired and awaited.isdisjoint(fired):
+            fired = yield Wait()
+            self._watched -= fired
+        if self._attempt.path in fired:
+            self._attempt.connection = None
 
     # --- being granted ------------------------------------------------------------------------------------------
 
