@@ -30,6 +30,7 @@ from ._operations import (
 
 _log: Final = logging.getLogger("zkfence")
 _WARN_AT: Final = EPOCHS // 2
+_SPREAD: Final = 2  # every opening of the namespace is a rival, and each of their tries takes two round trips
 
 
 def find_epoch(attempt: Attempt, namespace_id: str, *, closed: int | None = None, missing: bool = False) -> Steps[int]:
@@ -89,7 +90,7 @@ def find_epoch(attempt: Attempt, namespace_id: str, *, closed: int | None = None
                 attempt.gone()
                 assert closed is not None
                 return closed
-            yield Jitter(tries)
+            yield Jitter(_SPREAD + tries)
             tries += 1
         except ConnectionLost:
             continue  # applied or not: the next look tells
