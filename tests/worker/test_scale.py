@@ -163,7 +163,7 @@ def test_a_held_lock_takes_little_memory(zk: zkfence.Client) -> None:
     finally:
         tracemalloc.stop()
     name = 64
-    assert (after - before) / number - name < 1600
+    assert (after - before) / number - name < 1900  # 1,500 of many thousands; of a few, dictionaries that grow count
     for grant in (*some, *grants):
         grant.release()
     zk.delete("/m", recursive=True)
