@@ -30,6 +30,7 @@ from ._operations import (
 
 _log: Final = logging.getLogger("zkfence")
 _WARN_AT: Final = EPOCHS // 2
+_SPREAD: Final = 2  # every opening of the namespace is a rival, and each of their tries takes two round trips
 
 
 def find_epoch(attempt: Attempt, namespace_id: str, *, closed: int | None = None, missing: bool = False) -> Steps[int]:
@@ -90,7 +91,7 @@ def find_epoch(attempt: Attempt, namespace_id: str, *, closed: int | None = None
         except (BadVersion, NodeExists, NoNode) as failure:  # somebody else was faster, or removed something
             if isinstance(failure, NodeExists) and lock_node is not None:
                 taken = coming  # the version of /epoch was right, so this epoch was never issued
-            yield Jitter(tries)
+            yield Jitter(_SPREAD + tries)
             tries += 1
         except ConnectionLost:
             continue  # applied or not: the next look tells
