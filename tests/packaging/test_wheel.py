@@ -70,4 +70,4 @@ def test_tells_of_its_extras_the_command_and_the_pytest_plugin(bare: Environment
         "print(*sorted(f'{entry.group}:{entry.name}' for entry in zkfence.entry_points))",
     )
 
-    assert told.stdout.splitlines() == ["all cli redis testing", "console_scripts:zkfence pytest11:zkfence"]
+    assert told.stdout.splitlines() == ["all cli redis sasl testing", "console_scripts:zkfence pytest11:zkfence"]

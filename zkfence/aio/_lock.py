@@ -45,8 +45,18 @@ class _Lock(LockBase):
         info: str,
         acl: Sequence[ACL] | None,
         reentrant: bool = False,
+        session_timeout: float | None = None,
     ) -> None:
-        super().__init__(client, name, kind, namespace=namespace, info=info, acl=acl, reentrant=reentrant)
+        super().__init__(
+            client,
+            name,
+            kind,
+            namespace=namespace,
+            info=info,
+            acl=acl,
+            reentrant=reentrant,
+            session_timeout=session_timeout,
+        )
         if is_green(client.handler):
             raise TypeError(
                 f"asyncio needs a client with kazoo's own threads, not one with {type(client.handler).__name__}: "
@@ -193,6 +203,7 @@ class FencedLock(_Lock):
         info: str = "",
         acl: Sequence[ACL] | None = None,
         reentrant: bool = False,
+        session_timeout: float | None = None,
     ) -> None:
         """Options as for `zkfence.FencedLock`. ``reentrant``: a *task* that holds the lock gets a further grant with
         the same token; otherwise it is told by `WouldDeadlock`. (Until Python 3.11, `asyncio.wait_for` runs what it
@@ -200,7 +211,16 @@ class FencedLock(_Lock):
 
         Raises `InvalidName`, and `TypeError` for a client of gevent or eventlet.
         """
-        super().__init__(client, name, EXCLUSIVE, namespace=namespace, info=info, acl=acl, reentrant=reentrant)
+        super().__init__(
+            client,
+            name,
+            EXCLUSIVE,
+            namespace=namespace,
+            info=info,
+            acl=acl,
+            reentrant=reentrant,
+            session_timeout=session_timeout,
+        )
 
 
 class FencedWriteLock(FencedLock):
@@ -229,8 +249,18 @@ class FencedReadLock(_Lock):
         info: str = "",
         acl: Sequence[ACL] | None = None,
         reentrant: bool = False,
+        session_timeout: float | None = None,
     ) -> None:
-        super().__init__(client, name, READ, namespace=namespace, info=info, acl=acl, reentrant=reentrant)
+        super().__init__(
+            client,
+            name,
+            READ,
+            namespace=namespace,
+            info=info,
+            acl=acl,
+            reentrant=reentrant,
+            session_timeout=session_timeout,
+        )
 
 
 class FencedSemaphore(SemaphoreBase, _Lock):
@@ -251,5 +281,8 @@ class FencedSemaphore(SemaphoreBase, _Lock):
         namespace: str = "/zkfence",
         info: str = "",
         acl: Sequence[ACL] | None = None,
+        session_timeout: float | None = None,
     ) -> None:
-        super().__init__(client, name, permits, namespace=namespace, info=info, acl=acl)
+        super().__init__(
+            client, name, permits, namespace=namespace, info=info, acl=acl, session_timeout=session_timeout
+        )

@@ -123,7 +123,7 @@ class _Command:
         self._above = above
         self._zk = zk
         self._wishes: dict[str, Any] = {"namespace": path, "namespace_id": namespace_id}
-        self._options: dict[str, Any] = {} if auth is None else {"auth_data": [_credential(auth)]}
+        self._options: dict[str, Any] = {} if auth is None else {"auth": [_credential(auth)]}
         self._as_json = as_json
 
     def run(self, *, wait: float, dry_run: bool, yes: bool, force: bool) -> None:
