@@ -15,6 +15,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 
 from . import _clock
+from ._connection._quick import quick
 from ._core._attempt import Attempt
 from ._errors import ForkedError, NotConnected
 from ._heartbeat import Heartbeat
@@ -175,6 +176,7 @@ class Session:
 
     # --- watches ------------------------------------------------------------------------------------------------
 
+    @quick
     def _watch(self, event: WatchedEvent) -> None:
         """kazoo tells of a node that was watched; without a path, that the watches went with the connection."""
         path = event.path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import math
 import select
 import ssl
@@ -12,13 +13,16 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.states import Callback
 
 from ._channel import Channel
 from ._dialing import NAP, dial
 from ._doorbell import Doorbell
 from ._ending import Ending
+from ._quick import is_quick
 from ._result import Result
 
+_log: Final = logging.getLogger("zkfence")
 _DIAL_TIMEOUT: Final = 2.0  # where kazoo names none: when it looks for a server that can write
 _JOIN_TIMEOUT: Final = 1.0  # a callback that blocks does not keep a client from being stopped
 
@@ -93,6 +97,16 @@ class Handler(SequentialThreadingHandler):
                 bell.rouse(rung=bell.fileno() in events)
         readable = [thing for thing in rlist if thing.at_hand or (thing not in bells and thing.fileno() in events)]
         return readable, [channel for channel in wlist if channel.has_room], []
+
+    def dispatch_callback(self, callback: Callback) -> None:
+        """Kazoo has an event for a watcher; nobody waits for a thread to be told of it that need not."""
+        if not is_quick(callback.func):
+            super().dispatch_callback(callback)
+            return
+        try:
+            callback.func(*callback.args)
+        except Exception:
+            _log.exception("a watcher failed")
 
     def start(self) -> None:
         self.ending.revoke()

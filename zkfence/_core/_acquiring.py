@@ -106,17 +106,20 @@ class Acquisition:
             if attempt.path:  # somebody else has rolled the lock: the node in the closed path is of no use
                 yield from delete_surely(attempt.path, attempt.czxid)
                 attempt.gone()
-        if self.memory is None or look is None or look.stat.czxid != self.memory.czxid:
+        if self.memory is None or (look is not None and look.stat.czxid != self.memory.czxid):
             self.memory = CounterPath(epoch, attempt.session_id)
         self.memory.next_number = number + 1
         queue = Queue(attempt, self._surroundings, self.memory, number, wait=self._wait, ceiling=self._ceiling)
-        return (yield from queue.run(look))
+        try:
+            return (yield from queue.run(look))
+        finally:
+            self.memory = queue.memory
 
     # --- entering -----------------------------------------------------------------------------------------------
 
     def _enter(self, epoch: int) -> Steps[Node | Listing | None]:
         """Make the own node; in the same flight, look at the counter path, and watch the own node where its name can be
-        guessed.
+        guessed. Where others were there last time, one look behind the predecessor's leaving will do.
 
         Returns the look, ``None`` if there is none. No own node afterwards: there is no such counter path.
         """
@@ -126,7 +129,9 @@ class Acquisition:
         if memory is not None and memory.crowd <= 1 and memory.next_number is not None:
             guess = f"{counter}/{contender_name(attempt.kind.prefix, memory.next_number)}"
         create = Create(f"{counter}/{attempt.kind.prefix}", attempt.data, contender=True)
-        reads: list[Read] = [Get(counter) if attempt.kind.last else Children(counter)]
+        reads: list[Read] = []
+        if memory is None or memory.crowd <= 1 or not attempt.kind.last or not self._wait:
+            reads.append(Get(counter) if attempt.kind.last else Children(counter))
         if guess:
             reads.append(Get(guess, watch=True))
         tries = 0
@@ -136,7 +141,7 @@ class Acquisition:
             attempt.creating(epoch)
             landed = yield from fly(create, *reads)
             outcome: Any = landed.results[0]
-            look: Any = landed.results[1]
+            look: Any = landed.results[1] if reads else None
             if isinstance(outcome, NoNode):
                 attempt.gone()
                 return None

@@ -84,7 +84,7 @@ class Queue:
     ) -> None:
         self._attempt = attempt
         self._surroundings = surroundings
-        self._memory = memory
+        self.memory = memory
         self._number = number
         self._wait = wait
         self._ceiling = ceiling
@@ -101,7 +101,10 @@ class Queue:
 
         Raises `StartOver`, `WouldWait`, `SessionLost`.
         """
-        if not self._memory.drained:
+        if look is None and self._expects_company and (yield from self._watch([self._presumed()])):
+            self._was_barrier_seen = True
+            yield from self._wait_for([self._presumed()])
+        if not self.memory.drained:
             look = None
         is_certain = self._is_watched
         while True:
@@ -125,6 +128,17 @@ class Queue:
                 self._needs_listing = True
             look = None
 
+    @property
+    def _expects_company(self) -> bool:
+        """When others were there last time, the predecessor is looked for before anything else."""
+        kind = self._attempt.kind
+        return self._wait and kind.last and self.memory.drained and self.memory.crowd > 1
+
+    def _presumed(self) -> Ahead:
+        """The predecessor, if nobody is between."""
+        prefix = self._attempt.kind.prefix
+        return Ahead(prefix, f"{self._counter}/{contender_name(prefix, self._barrier)}")
+
     # --- looking ------------------------------------------------------------------------------------------------
 
     @property
@@ -133,7 +147,7 @@ class Queue:
 
     def _look(self) -> Steps[Node | Listing]:
         """Look at the counter path, and at the own node behind it."""
-        attempt, memory = self._attempt, self._memory
+        attempt, memory = self._attempt, self.memory
         self._older = () if memory.drained else (yield from self._in_older_epochs())
         small = not attempt.kind.last or memory.crowd <= _CROWD or not memory.drained or self._needs_listing
         reads: list[Read] = [Children(self._counter) if small else Get(self._counter)]
@@ -146,7 +160,13 @@ class Queue:
         look, *own = yield from read(*reads)
         if isinstance(look, NoNode):
             raise StartOver
-        yield from self._learn(land(look))
+        if memory.czxid and land(look).stat.czxid != memory.czxid:
+            # Made anew, before the own node was or after: look at both again, and forget what was known of the old one.
+            self.memory = CounterPath(memory.epoch, attempt.session_id)
+            attempt.connection = None
+            return (yield from self._look())
+        if not memory.czxid:
+            yield from self._learn(land(look))
         if not watched:
             self._check_own(own[0], connection)
         elif not small and isinstance(own[0], NoNode):
@@ -154,12 +174,8 @@ class Queue:
         return look  # type: ignore[no-any-return]
 
     def _learn(self, look: Node | Listing) -> Steps[None]:
-        """Check that this is the counter path that is remembered; learn it where it is new."""
-        memory = self._memory
-        if memory.czxid:
-            if look.stat.czxid != memory.czxid:
-                raise StartOver
-            return
+        """Remember this counter path, and the namespace that it is in."""
+        memory = self.memory
         layout = self._attempt.layout
         (namespace,) = yield from read(Get(layout.namespace))
         if isinstance(namespace, NoNode) or land(namespace).stat.czxid > look.stat.czxid:
@@ -179,21 +195,21 @@ class Queue:
         (found,) = yield from read(Children(lock))
         if isinstance(found, NoNode):
             raise StartOver
-        epochs = [epoch for epoch in epochs_in(land(found).names) if epoch < self._memory.epoch]
+        epochs = [epoch for epoch in epochs_in(land(found).names) if epoch < self.memory.epoch]
         counters = [counter_path(lock, epoch) for epoch in epochs]
         listings = yield from read_many([Children(counter) for counter in counters])
         older: list[Ahead] = []
         for counter, listing in zip(counters, listings, strict=True):
             if not isinstance(listing, NoNode):
                 older += self._ahead(counter, land(listing), self._ceiling)
-        self._memory.drained = not older
+        self.memory.drained = not older
         return older
 
     # --- deciding -----------------------------------------------------------------------------------------------
 
     def _blockers_in(self, look: Node | Listing) -> Sequence[Ahead] | None:
         """Who has to leave before it is our turn; without names, who is presumed to. ``None``: only a listing tells."""
-        attempt, memory = self._attempt, self._memory
+        attempt, memory = self._attempt, self.memory
         kind = attempt.kind
         memory.crowd = look.stat.numChildren  # and may be another number at once: threads share the memory
         if isinstance(look, Node):
@@ -201,7 +217,7 @@ class Queue:
                 return ()
             if self._was_barrier_seen:
                 return None
-            return [Ahead(kind.prefix, f"{self._counter}/{contender_name(kind.prefix, self._barrier)}")]
+            return [self._presumed()]
         self._needs_listing = False
         if attempt.path.rpartition("/")[2] not in look.names:
             raise StartOver
@@ -259,7 +275,7 @@ class Queue:
     # --- being granted ------------------------------------------------------------------------------------------
 
     def _grant(self) -> Steps[Granted]:
-        attempt, memory = self._attempt, self._memory
+        attempt, memory = self._attempt, self.memory
         yield from self._prove()
         if attempt.session_id != self._surroundings.session_id:
             raise SessionLost  # a server that lags may still show the node

@@ -1,3 +1,6 @@
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
 class KazooState:
     CONNECTED: str
     SUSPENDED: str
@@ -22,6 +25,11 @@ class WatchedEvent:
     type: str
     state: str
     path: str | None
+
+class Callback(NamedTuple):
+    type: str
+    func: Callable[..., object]
+    args: Sequence[object]
 
 class ZnodeStat:
     czxid: int
