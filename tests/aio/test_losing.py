@@ -44,6 +44,7 @@ async def test_a_deleted_node_sets_lost_and_calls_the_callbacks_on_the_loop(
         grant.on_lost(coroutine)
         variable.set("later")
         waiting = asyncio.create_task(grant.lost.wait())
+        await asyncio.sleep(0)
         await asyncio.to_thread(other_zk.delete, grant.path)
         await asyncio.wait_for(waiting, 5)
         with pytest.raises(LockLost, match="node was deleted"):
