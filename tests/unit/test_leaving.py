@@ -12,7 +12,6 @@ from zkfence._core._leaving import leave_all
 from zkfence._core._operations import (
     Children,
     ConnectionLost,
-    Created,
     Delete,
     Flight,
     Get,
@@ -47,11 +46,10 @@ class Surroundings:
 
 
 def attempt(number: int, *, watched: bool = True) -> Attempt:
-    made = Attempt(Layout("/zkfence"), "a", f"guid-{number}", b"{}")
-    made.creating(COUNTER)
-    made.queued(Created(path(number), Stat(czxid=number)))
-    made.connection = Surroundings.connection if watched else None
-    return made
+    return Attempt(
+        Layout("/zkfence"), "a", f"guid-{number}", b"{}", state=State.QUEUED, counter=COUNTER, path=path(number),
+        czxid=number, session_id=7, connection=Surroundings.connection if watched else None,
+    )  # fmt: skip
 
 
 def path(number: int) -> str:
