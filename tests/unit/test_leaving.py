@@ -47,7 +47,7 @@ class Surroundings:
 
 def attempt(number: int, *, watched: bool = True) -> Attempt:
     return Attempt(
-        Layout("/zkfence"), "a", f"guid-{number}", b"{}", state=State.QUEUED, counter=COUNTER, path=path(number),
+        Layout("/zkfence"), "a", f"guid-{number}", b"{}", state=State.QUEUED, epoch=1, path=path(number),
         czxid=number, session_id=7, connection=Surroundings.connection if watched else None,
     )  # fmt: skip
 
@@ -100,7 +100,7 @@ def test_a_node_that_was_not_watched_is_looked_at_before_it_is_deleted() -> None
 def test_nodes_that_may_have_been_made_are_looked_for_once_for_all() -> None:
     crowd = [attempt(number) for number in range(3)]
     for each in crowd[1:]:
-        each.creating(COUNTER)
+        each.creating(1)
     steps = leave_all(crowd, Surroundings())
     assert next(steps) == Flight((Sync(COUNTER), Children(COUNTER)))
     names = [path(number).rpartition("/")[2] for number in (1, 4, 5)]
