@@ -10,6 +10,7 @@ import fcntl
 import termios
 from array import array
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from kazoo import exceptions
@@ -218,9 +219,9 @@ def nudge(client: KazooClient) -> None:
 
 def backlog(client: KazooClient) -> int:
     """How many of those bytes the client's connection has not read yet. At some 270 the next request would block."""
-    socket = client._connection._read_sock
-    if socket is None:
-        return 0
+    socket = getattr(client._connection, "_read_sock", None)
     unread = array("i", [0])
-    fcntl.ioctl(socket, termios.FIONREAD, unread)
+    if socket is not None:
+        with suppress(OSError, ValueError):  # it is being closed
+            fcntl.ioctl(socket, termios.FIONREAD, unread)
     return unread[0]

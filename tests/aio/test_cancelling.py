@@ -43,6 +43,10 @@ async def enter_acquisition(lock: Any) -> None:
         pass
 
 
+class Interrupt(BaseException):
+    """Such as Ctrl-C."""
+
+
 USES = [acquire_and_release, try_and_release, enter, enter_acquisition]
 
 
@@ -158,6 +162,19 @@ async def test_a_cancelled_release_removes_the_node_all_the_same(
     await nodes.become(0, within=2)
     await grant.release()
     await (await other.acquire(timeout=5)).release()
+
+
+async def test_a_release_that_is_interrupted_before_it_sends_releases_all_the_same(
+    lock: FencedLock, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def interrupt(*arguments: object) -> None:
+        raise Interrupt
+
+    grant = await lock.acquire()
+    monkeypatch.setattr("zkfence.aio._grant.leave_now", interrupt)
+    with pytest.raises(Interrupt):
+        await grant.release()
+    await nodes.become(0, within=2)
 
 
 async def test_a_release_that_was_cancelled_while_zookeeper_was_away_is_made_up_for(

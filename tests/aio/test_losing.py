@@ -21,6 +21,7 @@ async def test_a_deleted_node_sets_lost_and_calls_the_callbacks_on_the_loop(
     lock: FencedLock, other_zk: zkfence.Client
 ) -> None:
     loop = asyncio.get_running_loop()
+    loop.set_debug(True)  # so that it refuses what comes from another thread
     called: list[Grant] = []
     awaited = asyncio.Event()
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="")
@@ -42,8 +43,10 @@ async def test_a_deleted_node_sets_lost_and_calls_the_callbacks_on_the_loop(
         variable.set("as it was")
         grant.on_lost(coroutine)
         variable.set("later")
+        waiting = asyncio.create_task(grant.lost.wait())
+        await asyncio.sleep(0)
         await asyncio.to_thread(other_zk.delete, grant.path)
-        await asyncio.wait_for(grant.lost.wait(), 5)
+        await asyncio.wait_for(waiting, 5)
         with pytest.raises(LockLost, match="node was deleted"):
             grant.check()
         assert grant.remaining() == 0
