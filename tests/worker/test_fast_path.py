@@ -93,6 +93,32 @@ def test_a_guess_that_misses_costs_one_flight_and_one_that_hits_another_node_doe
     lock.acquire(timeout=5).release()
 
 
+def test_what_another_session_has_learned_is_not_believed(
+    lock: FencedLock,
+    zk: zkfence.Client,
+    faults: Faults,
+    end_session: Callable[[KazooClient], None],
+    eventually: Eventually,
+) -> None:
+    """A wiped ensemble may count its transactions from the beginning again."""
+    with lock as grant:
+        end_session(zk)
+        assert grant.lost.wait(10)
+    eventually(lambda: lock._session.session_id is not None, "there is a new session", within=10.0)
+    faults.effects.clear()
+    lock.acquire(timeout=10).release()
+    assert not contender_in(faults.effects[0])
+    assert isinstance(faults.effects[0], Flight), "it asks for the epoch"
+
+
+def test_a_thread_whose_guess_is_right_waits_for_another_one_of_the_same_lock(lock: FencedLock, line: Line) -> None:
+    lock.acquire().release()
+    parties = [line.stand(lock) for _ in range(3)]
+    for number, party in enumerate(parties):
+        assert not any(each.granted for each in parties[number + 1 :])
+        party.release()
+
+
 def test_a_guess_that_hits_the_holders_node_is_no_grant(lock: FencedLock, other: FencedLock, nodes: Nodes) -> None:
     lock.acquire().release()
     with other.acquire() as grant:
