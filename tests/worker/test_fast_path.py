@@ -18,7 +18,7 @@ from kazoo.protocol.connection import _CONNECTION_DROP
 import zkfence
 from zkfence import FencedLock, FencedReadLock, FencedSemaphore, LockTimeout, MixedKinds, _threads
 from zkfence._core._layout import load_watermark
-from zkfence._core._operations import Delete, Effect, Exists, Flight, Get, Multi, Operation, Ready, SetData
+from zkfence._core._operations import Children, Delete, Effect, Exists, Flight, Get, Multi, Operation, Ready, SetData
 
 from .conftest import Background, Faults, Line, Nodes, contender_in
 
@@ -93,6 +93,32 @@ def test_a_guess_that_misses_costs_one_flight_and_one_that_hits_another_node_doe
     lock.acquire(timeout=5).release()
 
 
+def test_what_another_session_has_learned_is_not_believed(
+    lock: FencedLock,
+    zk: zkfence.Client,
+    faults: Faults,
+    end_session: Callable[[KazooClient], None],
+    eventually: Eventually,
+) -> None:
+    """A wiped ensemble may count its transactions from the beginning again."""
+    with lock as grant:
+        end_session(zk)
+        assert grant.lost.wait(10)
+    eventually(lambda: lock._session.session_id is not None, "there is a new session", within=10.0)
+    faults.effects.clear()
+    lock.acquire(timeout=10).release()
+    assert not contender_in(faults.effects[0])
+    assert isinstance(faults.effects[0], Flight), "it asks for the epoch"
+
+
+def test_a_thread_whose_guess_is_right_waits_for_another_one_of_the_same_lock(lock: FencedLock, line: Line) -> None:
+    lock.acquire().release()
+    parties = [line.stand(lock) for _ in range(3)]
+    for number, party in enumerate(parties):
+        assert not any(each.granted for each in parties[number + 1 :])
+        party.release()
+
+
 def test_a_guess_that_hits_the_holders_node_is_no_grant(lock: FencedLock, other: FencedLock, nodes: Nodes) -> None:
     lock.acquire().release()
     with other.acquire() as grant:
@@ -102,6 +128,8 @@ def test_a_guess_that_hits_the_holders_node_is_no_grant(lock: FencedLock, other:
         grant.check()
         assert nodes.contenders("a") == [grant.path]
 
+
+CROWD = 24
 
 # --- one that is not alone, or not there any more ---------------------------------------------------------------
 
@@ -175,6 +203,61 @@ def test_a_node_that_is_deleted_while_a_look_is_under_way_is_not_granted(
         assert cut
         grant.check()
         assert nodes.contenders("a") == [grant.path]
+
+
+@pytest.mark.parametrize(("what", "number"), [("node", 2), ("node", CROWD), ("namespace", 2)])
+def test_a_waiter_that_loses_its_node_between_wake_and_look_queues_anew(
+    faults: Faults, line: Line, zk: zkfence.Client, other: FencedLock, other_zk: KazooClient, zkfence_namespace: str,
+    nodes: Nodes, what: str, number: int,
+) -> None:  # fmt: skip
+    """Also where the namespace was deleted and made anew, and somebody else has a node of the same name."""
+    lock = FencedLock(zk, "a", namespace=zkfence_namespace)
+    lock.acquire().release()
+    parties = [line.stand(lock) for _ in range(number)]
+    rivals: list[zkfence.Grant] = []
+
+    def before(effect: Effect) -> None:
+        if isinstance(effect, Flight):
+            faults.before = lambda effect: None
+            second = nodes.contenders("a")[0]
+            if what == "node":
+                other_zk.delete(second)
+                return
+            other_zk.delete(zkfence_namespace, recursive=True)
+            while not rivals or rivals[-1].path != second:
+                if rivals:
+                    rivals[-1].release()
+                rivals.append(other.acquire(timeout=10))
+
+    first = parties.pop(0)
+    if number == CROWD:  # the second one writes a watermark
+        first.release()
+        first = parties.pop(0)
+        first.grant.check()
+    faults.before = before
+    first.release()
+    if what == "namespace":
+        line.settle()
+        assert not any(party.granted for party in parties)
+        rivals[-1].check()
+        rivals[-1].release()
+    tokens = serve_all(line)
+    assert len(tokens) == len(parties)
+    assert nodes.contenders("a") == []
+
+
+def test_a_predecessor_that_changes_is_still_watched(
+    line: Line, lock: FencedLock, other: FencedLock, zk: zkfence.Client
+) -> None:
+    """A watch fires once, and a change is no deletion."""
+    holder, waiting = line.stand(lock), line.stand(other)
+    for wakes in (1, 2, 3):
+        zk.set(holder.grant.path, b"%d" % wakes)
+        line.settle()
+        assert not waiting.granted
+        assert waiting.wakes == wakes
+    holder.release()
+    waiting.release()
 
 
 def test_a_connection_that_is_lost_between_the_flights_leaves_the_node_watched(
@@ -252,8 +335,6 @@ def test_what_is_deleted_and_made_anew_at_any_step_makes_no_two_holders(
 
 # --- many are there ---------------------------------------------------------------------------------------------
 
-CROWD = 24
-
 
 @pytest.fixture
 def crowd(lock: FencedLock, zk: zkfence.Client, other_zk: zkfence.Client, zkfence_namespace: str, line: Line) -> Line:
@@ -303,7 +384,7 @@ def test_the_watermark_is_the_last_holders_number_and_grows(crowd: Line, zk: zkf
 
 
 def test_one_that_leaves_the_crowd_without_having_held_writes_no_watermark_and_lets_nobody_in(
-    crowd: Line, zk: zkfence.Client, other_zk: zkfence.Client, zkfence_namespace: str, nodes: Nodes,
+    faults: Faults, crowd: Line, zk: zkfence.Client, other_zk: zkfence.Client, zkfence_namespace: str, nodes: Nodes,
     sent: list[Operation], eventually: Eventually,
 ) -> None:  # fmt: skip
     counter = nodes.contenders("a")[0].rpartition("/")[0]
@@ -311,11 +392,16 @@ def test_one_that_leaves_the_crowd_without_having_held_writes_no_watermark_and_l
     impatient = crowd.stand(lock, timeout=0.6)
     behind = crowd.stand(lock)
     before, _ = zk.get(counter)
+    effects = len(faults.effects)
     with pytest.raises(LockTimeout):
         impatient.acquiring.result()
     eventually(lambda: behind.wakes == 1, "the one behind it was woken")
     crowd.settle()
     assert not behind.granted
+    reads = [
+        [type(each) for each in effect.operations] for effect in faults.effects[effects:] if isinstance(effect, Flight)
+    ]
+    assert reads == [[Get, Exists], [Children], [Get]], "it lists once, and watches the one that is before it now"
     assert zk.get(counter)[0] == before
     assert not any(isinstance(each, Multi) for each in sent)
     tokens = []
@@ -389,12 +475,29 @@ def serve_all(line: Line) -> list[zkfence.Token]:
         holding = [party for party in left if party.granted]
         assert len(holding) <= 1
         for party in holding:
+            assert party.lock._session.client.exists(party.grant.path), "it holds, and has a node"
             tokens.append(party.grant.token)
             party.release()
             left.remove(party)
         time.sleep(0.001)
     assert tokens == sorted(set(tokens))
     return tokens
+
+
+def test_one_that_looks_again_in_a_crowd_is_not_granted_before_its_turn(
+    crowd: Line, zk: zkfence.Client, nodes: Nodes
+) -> None:
+    """Not even the next one, which may take the watermark for its predecessor's."""
+    parties = crowd.parties
+    for number in range(3):
+        parties[number].release()
+        parties[number + 1].grant.check()
+    for path in nodes.contenders("a"):
+        zk.set(path, zk.get(path)[0])
+    crowd.settle()
+    assert all(party.wakes for party in parties[4:]), "every one of them has looked again"
+    assert sum(party.granted for party in parties) == 4
+    serve_all(crowd)
 
 
 def test_a_reader_in_the_crowd_is_waited_for_by_those_behind_it(

@@ -151,19 +151,19 @@ def hold_many(client: zkfence.Client, namespace: str, numbers: range) -> list[Gr
 
 def test_a_held_lock_takes_little_memory(zk: zkfence.Client) -> None:
     """The lock, its grant, and kazoo's watch, which alone is a quarter of it; without the text of its name."""
-    number = 150
-    some = hold_many(zk, "/m", range(number))
+    number, before_that = 150, 180  # the dictionaries have just grown, and will not again
+    some = hold_many(zk, "/m", range(before_that))
     gc.collect()
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        grants = hold_many(zk, "/m", range(number, 2 * number))
+        grants = hold_many(zk, "/m", range(before_that, before_that + number))
         gc.collect()
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     name = 64
-    assert (after - before) / number - name < 1900  # 1,500 of many thousands; of a few, dictionaries that grow count
+    assert (after - before) / number - name < 1600  # 1,500, and what else happens meanwhile
     for grant in (*some, *grants):
         grant.release()
     zk.delete("/m", recursive=True)
@@ -267,4 +267,6 @@ def test_acquisitions_leave_nothing_behind_in_the_process(
     before = counts()
     for number in range(cycles):
         locks[number % 25 % len(locks) if number % 25 < 8 else 0].acquire(timeout=10).release()
-    eventually(lambda: all(now <= before[what] for what, now in counts().items()), f"as flat as {before}", within=5.0)
+    before["descriptors"] += 4  # kazoo makes one for each of its waits
+    for what, number in before.items():
+        eventually(lambda what=what, number=number: counts()[what] <= number, f"no more than {number} {what}")

@@ -24,7 +24,7 @@ from zkfence import (
     MixedKinds,
     WouldDeadlock,
 )
-from zkfence._core._operations import Children, Create, Delete, Effect, Exists, Flight, Get, Operation, Wait
+from zkfence._core._operations import Children, Create, Delete, Effect, Exists, Flight, Get, Jitter, Operation, Wait
 from zkfence._lock_base import LockBase
 from zkfence_receivers import MemoryReceiver, StaleToken, WrongLock
 
@@ -432,6 +432,29 @@ def test_trying_gets_a_permit_that_is_free_however_many_try_other_slots_at_once(
     assert not missed
 
 
+def test_trying_looks_again_where_another_one_was_in_the_slot_only_to_look(
+    semaphore: Make, other_zk: KazooClient, zkfence_namespace: str, faults: Faults
+) -> None:
+    lock = semaphore(1)
+    lock.acquire(timeout=10).release()
+    counter = f"{zkfence_namespace}/locks/s%230/2"
+    passing: list[str] = []
+
+    def before(effect: Effect) -> None:
+        create = contender_in(effect)
+        if create and "%23" in create.path and not passing:
+            passing.append(other_zk.create(f"{counter}/x-", b"{}", ephemeral=True, sequence=True))
+        elif passing and isinstance(effect, Jitter):
+            faults.before = lambda effect: None
+            other_zk.delete(passing[0])
+
+    faults.before = before
+    grant = lock.try_acquire()
+    assert passing
+    assert grant is not None
+    grant.release()
+
+
 # --- one thread -------------------------------------------------------------------------------------------------
 
 
@@ -500,6 +523,20 @@ def test_the_third_acquisition_takes_three_flights(semaphore: Make, faults: Faul
         assert isinstance(flights[0].operations[0], Create)
         assert isinstance(flights[1].operations[1], Children)
         assert isinstance(flights[2].operations[0], Create)
+
+
+def test_slots_that_are_taken_are_not_tried(semaphore: Make, line: Line, faults: Faults) -> None:
+    lock = semaphore(4)
+    for party in [line.stand(lock) for _ in range(4)]:
+        party.release()
+    taken = [line.stand(semaphore(4, 1)) for _ in range(3)]
+    for _ in range(6):
+        lock._last_slot = None
+        effects = len(faults.effects)
+        lock.acquire(timeout=10).release()
+        assert sum(isinstance(effect, Flight) for effect in faults.effects[effects:]) <= 4
+    for party in taken:
+        party.release()
 
 
 # --- across a roll ----------------------------------------------------------------------------------------------
