@@ -19,6 +19,7 @@ from kazoo.protocol import serialization as wire
 from kazoo.protocol.states import WatchedEvent
 from kazoo.security import ACL, OPEN_ACL_UNSAFE
 
+from ._connection._client import Client
 from ._core import _operations as core
 from ._errors import LockError, NotConnected, ZooKeeperFailed
 from ._permissions import refusal
@@ -76,6 +77,11 @@ class Answers:
     def complete(self) -> bool:
         return all(reply.ready() for reply in self.replies)
 
+    def give_up(self) -> None:
+        """What has not been answered by now is lost."""
+        for reply in self.replies:
+            reply.set_exception(exceptions.ConnectionLoss())
+
     def check(self) -> None:
         # Answers come in order, so the last one is looked at first: a flight of a hundred is not counted a hundred
         # times.
@@ -99,9 +105,13 @@ class Kazoo:
         client = self._client
         answers = Answers(len(operations), done)
         requests = [self._request(operation, acl) for operation in operations]
+        calls = list(zip(requests, answers.replies, strict=True))
         try:
-            for request, reply in zip(requests, answers.replies, strict=True):
-                client._call(request, reply)
+            if len(calls) > 1 and isinstance(client, Client):
+                client.call_all(calls)
+            else:
+                for request, reply in calls:
+                    client._call(request, reply)
         except BaseException:
             nudge(client)
             raise

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from ._session import Session
 
 _log: Final = logging.getLogger("zkfence")
+# kazoo can lose a request for good, if it is queued in the very moment in which the session ends: once the connection
+# has changed, an answer is not waited for much longer.
+_PATIENCE: Final = 1.0  # seconds
 _VERIFY_BATCH: Final = 100  # reads in one flight; kazoo's queue stalls above some 270
 _LEAVE_BATCH: Final = 100
 
@@ -111,11 +114,14 @@ class Driver:
         if self._await_connection():
             return lost(session, flight)
         self._remaining()
-        sent_at, session_id = session.now(), session.session_id
+        sent_at, session_id, connection = session.now(), session.session_id, session.connection
         answers = session.kazoo.send(flight.operations, self._acl, self._arrived)
         while not answers.complete:
-            if not self._landed.wait(self._remaining()):
-                raise DeadlinePassed
+            remaining = self._remaining()
+            if not self._landed.wait(_PATIENCE if remaining is None else min(remaining, _PATIENCE)):
+                self._remaining()
+                if session.connection != connection:
+                    answers.give_up()
         landed = Landed(sent_at, session.kazoo.results(flight.operations, answers))
         prove(session, session_id, flight, landed)
         return landed

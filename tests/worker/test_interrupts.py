@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -83,12 +83,12 @@ def test_an_interrupt_after_the_request_was_queued_does_not_hold_up_the_later_on
 ) -> None:
     lock.acquire().release()
 
-    def queue_without_waking(request: object, reply: object) -> None:
-        zk._queue.append((request, reply))
+    def queue_without_waking(calls: Sequence[tuple[object, object]]) -> None:
+        zk._queue.extend(calls)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(zk, "_call", queue_without_waking)
+        patch.setattr(zk, "call_all", queue_without_waking)
         with pytest.raises(KeyboardInterrupt):
             lock.acquire(timeout=5)
     eventually(lambda: nodes.contenders("a") == [], "nothing stays behind", within=1.0)

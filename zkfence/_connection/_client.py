@@ -6,7 +6,7 @@ import logging
 import time
 import warnings
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Final, Self
@@ -135,6 +135,20 @@ class Client(KazooClient):
             if not self._ring():
                 async_object.set_exception(ConnectionClosedError("Connection has been closed"))
         return None
+
+    def call_all(self, calls: Sequence[tuple[Any, Any]]) -> None:
+        """Put several requests, each with its result, into the queue with one ring, so that they leave together."""
+        refusal = _REFUSALS.get(self._state)
+        if refusal is not None:
+            for _, result in calls:
+                result.set_exception(refusal())
+            return
+        try:
+            self._queue.extend(calls)
+        finally:
+            if not self._ring():
+                for _, result in calls:
+                    result.set_exception(ConnectionClosedError("Connection has been closed"))
 
     def _ring(self) -> bool:
         bell = self._connection._write_sock
