@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,8 +36,6 @@ class Contender:
         """What it needs and this machine has not."""
         if self in CURATORS:
             return _curator.missing()
-        if self is AIO and importlib.util.find_spec("zkfence.aio") is None:
-            return "there is no zkfence.aio"
         return None
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import traceback
-from importlib import import_module
-from typing import Any, Final
+from typing import Final
 
 import zkfence
+from zkfence.aio import FencedLock
 
 from ._crowd import Crowd
 from ._row import Row
@@ -63,14 +63,14 @@ class TaskCrowd(Crowd):
             self._started.set()
 
     async def _contend_all(self) -> None:
-        lock: Any = import_module("zkfence.aio").FencedLock(self._zk, self._lock_name, namespace=NAMESPACE)
+        lock = FencedLock(self._zk, self._lock_name, namespace=NAMESPACE)
         async with asyncio.TaskGroup() as tasks, lock:
             for _ in range(self._row.size):
                 tasks.create_task(self._contend(lock))
             self._started.set()
             await self._go.wait()
 
-    async def _contend(self, lock: Any) -> None:
+    async def _contend(self, lock: FencedLock) -> None:
         while not self._stopping:
             async with lock:
                 pass
