@@ -138,7 +138,15 @@ class Holding:
             listeners, self._listeners = self._listeners or (), None
         _log.warning("lock %r, token %s is lost: %s", self.lock_name, self.token.dotted, reason)
         for listener in listeners:
+            self._tell(listener)
+
+    def _tell(self, listener: Callable[[], object]) -> None:
+        """One that fails, for want of a thread for instance, keeps neither the others nor other grants from being
+        told."""
+        try:
             listener()
+        except Exception:
+            _log.exception("lock %r, token %s is lost, and a listener cannot be told", self.lock_name, self.token.dotted)
 
     # --- handles ------------------------------------------------------------------------------------------------
 

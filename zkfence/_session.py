@@ -193,7 +193,10 @@ class Session:
         with self._lock:
             wakers = list(self._wakers.get(path, ()))
         for waker in wakers:
-            waker.changed(path)
+            try:
+                waker.changed(path)
+            except Exception:  # no thread to be had: the others, and those who hold, have to be told all the same
+                _log.exception("one that waits for a lock could not be told of a change")
 
     def subscribe(self, path: str, waker: Waker) -> None:
         """Tell ``waker`` when the watch on ``path`` fires; for an empty path, when the connection changes."""
