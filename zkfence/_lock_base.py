@@ -51,6 +51,17 @@ def check_timeout(timeout: float | None) -> None:
         raise ValueError(f"timeout is in seconds, 0 or more, not {timeout}")
 
 
+def check_acl(acl: Sequence[ACL] | None) -> None:
+    """Raise `TypeError` or `ValueError` for what is no list of ACLs: in a request, it would end the connection of
+    kazoo's own client for good, and an empty one would pass for the default, which is open to everybody."""
+    if acl is None:
+        return
+    if isinstance(acl, ACL) or not isinstance(acl, Sequence) or not all(isinstance(each, ACL) for each in acl):
+        raise TypeError("acl is a list of kazoo's ACLs, such as [make_digest_acl(…), …]")
+    if not acl:
+        raise ValueError("acl is an empty list, with which nobody could use what is created; leave it out, or fill it")
+
+
 class LockBase:
     """One lock: its name, where it lives, and what is remembered of it between acquisitions."""
 
@@ -74,6 +85,7 @@ class LockBase:
     ) -> None:
         if not isinstance(client, KazooClient):
             raise TypeError(f"a lock needs a KazooClient first, such as zkfence.connect() makes, not {client!r}")
+        check_acl(acl)
         self._session = Session.of(client)
         self._layout = _layout_of(namespace)
         self._kind = kind
