@@ -7,6 +7,7 @@ import time
 import warnings
 from collections import defaultdict, deque
 from collections.abc import Callable
+from contextlib import suppress
 from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Final, Self
@@ -129,10 +130,16 @@ class Client(KazooClient):
             return False
         if self._cheap and type(request) in _INWARD and isinstance(async_object, Result):
             async_object.inward = True
+        entry = (request, async_object)
         try:
-            self._queue.append((request, async_object))
+            self._queue.append(entry)
         finally:
             if not self._ring():
+                async_object.set_exception(ConnectionClosedError("Connection has been closed"))
+        if self._state == KeeperState.CLOSED:  # since the look above: nobody may be there any more to answer
+            with suppress(ValueError, IndexError):
+                self._queue.remove(entry)  # nor is it to be sent when the client is started again
+            if not async_object.ready():
                 async_object.set_exception(ConnectionClosedError("Connection has been closed"))
         return None
 
