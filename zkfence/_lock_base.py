@@ -24,8 +24,9 @@ from ._core._queue import Granted
 from ._errors import WouldDeadlock
 from ._exposure import tell_if_exposed
 from ._grant_base import GrantBase
-from ._holding import Holding
+from ._holding import Holding, State
 from ._session import Session
+from ._threads import leave_later
 
 _HOST: Final = socket.gethostname()
 _layout_of: Final = lru_cache(maxsize=64)(Layout)
@@ -133,7 +134,13 @@ class LockBase:
     def _again(self, owner: object, *, wait: bool) -> Holding | None:
         """What the owner holds already, if the lock is reentrant. Raises `WouldDeadlock` where it would wait for
         itself."""
-        held = self._session.held_by(owner, self._lock_path)
+        held = []
+        for holding in self._session.held_by(owner, self._lock_path):
+            if holding.look() is State.LOST:  # at its deadline: the session may live, and its node would be waited for
+                self._session.drop(holding)
+                leave_later(self._session, holding.attempts)
+            else:
+                held.append(holding)
         if not held:
             return None
         if self._reentrant and held[0].granted.attempt.kind == self._kind:

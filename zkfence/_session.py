@@ -242,10 +242,9 @@ class Session:
             self._heartbeat.start()
 
     def drop(self, holding: Holding) -> None:
-        """The holding is over: nothing more to tell it."""
+        """The holding is over, and so are its nodes, or soon: nothing more to tell it."""
+        self.watch_no_more(holding)
         with self._lock:
-            for path in [path for path in holding.paths if self._held.get(path) is holding]:
-                del self._held[path]
             of_owner = self._owned.get(holding.owner, {})
             same = of_owner.get(holding.lock_path, ())
             if holding in same:
@@ -257,8 +256,14 @@ class Session:
                     if not of_owner:
                         del self._owned[holding.owner]
 
+    def watch_no_more(self, holding: Holding) -> None:
+        """The holding is over, but its nodes may be there as long as the session."""
+        with self._lock:
+            for path in [path for path in holding.paths if self._held.get(path) is holding]:
+                del self._held[path]
+
     def held_by(self, owner: object, lock_path: str) -> Sequence[Holding]:
-        """What a thread or task holds of one lock."""
+        """What a thread or task holds of one lock, or has lost at a deadline and not released."""
         with self._lock:
             return self._owned.get(owner, {}).get(lock_path, ())
 
@@ -283,6 +288,7 @@ class Session:
                 self._connection += 1
             if state == KazooState.LOST:
                 self._session_id = None
+                self._owned.clear()
         held = self.held
         self._wake("")
         self._heartbeat.connection_changed()

@@ -136,11 +136,12 @@ class Client(KazooClient):
         finally:
             if not self._ring():
                 async_object.set_exception(ConnectionClosedError("Connection has been closed"))
-        if self._state == KeeperState.CLOSED:  # since the look above: nobody may be there any more to answer
+        refusal = _REFUSALS.get(self._state)
+        if refusal is not None:  # since the first look: whoever answers what is queued may have been there before
             with suppress(ValueError, IndexError):
-                self._queue.remove(entry)  # nor is it to be sent when the client is started again
+                self._queue.remove(entry)  # nor is it to be sent in the next session
             if not async_object.ready():
-                async_object.set_exception(ConnectionClosedError("Connection has been closed"))
+                async_object.set_exception(refusal())
         return None
 
     def _ring(self) -> bool:
