@@ -73,7 +73,7 @@ class Grant(GrantBase):
 
         It may release, acquire, and call ZooKeeper. It is not called after a release.
         """
-        self._holding.when_lost(lambda: self._holding.session.client.handler.spawn(self._call, callback))
+        self._holding.when_lost(lambda: self._is_released or self._start(callback))
 
     def diagnose(self, error: StaleToken) -> Refused:
         """What the refusal of this grant's claim means: `TokenRegressed` if ZooKeeper confirms that the grant still
@@ -103,6 +103,9 @@ class Grant(GrantBase):
             if holding.give_back(self):
                 leave_later(session, holding.attempts)
             raise
+
+    def _start(self, callback: Callable[[Grant], object]) -> None:
+        self._holding.session.client.handler.spawn(self._call, callback)
 
     def _call(self, callback: Callable[[Grant], object]) -> None:
         try:

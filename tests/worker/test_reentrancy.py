@@ -307,6 +307,19 @@ def test_threads_that_enter_one_lock_object_for_the_first_time_at_once_leave_wha
     assert not lock._session._owned
 
 
+def test_on_lost_of_a_handle_that_was_released_is_not_called(
+    reentrant: FencedLock, other_zk: KazooClient, eventually: Eventually
+) -> None:
+    first, second = reentrant.acquire(timeout=5), reentrant.acquire(timeout=5)
+    called: list[object] = []
+    second.on_lost(called.append)
+    first.on_lost(called.append)
+    second.release()
+    other_zk.delete(first.path)
+    eventually(lambda: called != [], "the one that is held is told")
+    assert called == [first]
+
+
 # --- left in another thread than it was entered in ---------------------------------------------------------------
 
 
