@@ -116,7 +116,7 @@ class Session:
     def book(self, attempt: Attempt, path_length: int) -> Ledger:
         """Room for one more ephemeral node; raises `TooManyLocks`. Tells where it is to be cancelled."""
         ledger = self.ledger
-        ledger.book(attempt, attempt.lock_name, len(self.client.chroot or "") + path_length)
+        ledger.book(attempt, attempt.lock_name, len((self.client.chroot or "").encode()) + path_length)
         return ledger
 
     # --- liveness -----------------------------------------------------------------------------------------------
