@@ -192,7 +192,7 @@ def test_names_that_differ_as_text_are_different_locks(zk: zkfence.Client, zkfen
         grant.release()
 
 
-@pytest.mark.parametrize("namespace", ["", "zkfence", "/", "/a/", "//a", "/a/../b", "/."])
+@pytest.mark.parametrize("namespace", ["", "zkfence", "/", "/a/", "//a", "/a/../b", "/.", "/a\0", "/a\n", "/\ud800"])
 def test_a_namespace_is_an_absolute_path(zk: zkfence.Client, namespace: str) -> None:
     with pytest.raises(InvalidName):
         FencedLock(zk, "a", namespace=namespace)
