@@ -152,7 +152,7 @@ class Holding:
         try:
             listener()
         except Exception:
-            _log.exception("lock %r, token %s is lost, and a listener cannot be told", self.lock_name, self.token.dotted)
+            _log.exception("a listener cannot be told that lock %r is lost", self.lock_name)
 
     # --- handles ------------------------------------------------------------------------------------------------
 

@@ -57,7 +57,8 @@ def check_acl(acl: Sequence[ACL] | None) -> None:
     kazoo's own client for good, and an empty one would pass for the default, which is open to everybody."""
     if acl is None:
         return
-    if isinstance(acl, ACL) or not isinstance(acl, Sequence) or not all(isinstance(each, ACL) for each in acl):
+    given: object = acl
+    if isinstance(given, ACL) or not (isinstance(given, Sequence) and all(isinstance(each, ACL) for each in given)):
         raise TypeError("acl is a list of kazoo's ACLs, such as [make_digest_acl(…), …]")
     if not acl:
         raise ValueError("acl is an empty list, with which nobody could use what is created; leave it out, or fill it")

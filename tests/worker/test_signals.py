@@ -264,7 +264,7 @@ def test_a_grace_that_is_none_is_refused(grace: float) -> None:
 
 def test_a_signal_that_cannot_be_handled_leaves_the_others_as_they_were() -> None:
     before, threads = signal.getsignal(signal.SIGTERM), threading.active_count()
-    with pytest.raises(OSError), zkfence.exit_on_signals(signal.SIGTERM, signal.SIGKILL):
+    with pytest.raises(OSError, match="Invalid argument"), zkfence.exit_on_signals(signal.SIGTERM, signal.SIGKILL):
         pytest.fail("entered")
     assert signal.getsignal(signal.SIGTERM) == before
     assert threading.active_count() == threads
