@@ -12,7 +12,7 @@ from zkfence_receivers.words import Refused, StaleToken
 
 from ._diagnosis import diagnose
 from ._grant_base import GrantBase
-from ._holding import Holding
+from ._holding import Holding, State
 from ._threads import leave_later, leave_now
 
 _log: Final = logging.getLogger("zkfence")
@@ -73,7 +73,8 @@ class Grant(GrantBase):
 
         It may release, acquire, and call ZooKeeper. It is not called after a release.
         """
-        self._holding.when_lost(lambda: self._holding.session.client.handler.spawn(self._call, callback))
+        was_lost = self._holding.state is State.LOST  # before the release, if there was one
+        self._holding.when_lost(lambda: self._start(callback) if was_lost or not self._is_released else None)
 
     def diagnose(self, error: StaleToken) -> Refused:
         """What the refusal of this grant's claim means: `TokenRegressed` if ZooKeeper confirms that the grant still
@@ -103,6 +104,9 @@ class Grant(GrantBase):
             if holding.give_back(self):
                 leave_later(session, holding.attempts)
             raise
+
+    def _start(self, callback: Callable[[Grant], object]) -> None:
+        self._holding.session.client.handler.spawn(self._call, callback)
 
     def _call(self, callback: Callable[[Grant], object]) -> None:
         try:

@@ -82,12 +82,17 @@ class Holding:
 
     # --- is it over? --------------------------------------------------------------------------------------------
 
+    def look(self) -> State:
+        """The state, as far as this process can know at this moment."""
+        if self.state is State.HELD and self._session.remaining() <= 0:
+            self.lease_over()  # a process that was paused comes here before its heartbeat does
+        return self.state
+
     def check(self) -> None:
         """Raise `LockLost`, `GrantReleased` or `ForkedError` if it is known to be over."""
         if os.getpid() != self._session.pid:
             raise ForkedError(self.lock_name)
-        if self.state is State.HELD and self._session.remaining() <= 0:
-            self.lease_over()  # a process that was paused comes here before its heartbeat does
+        self.look()
         if self.state is State.RELEASED:
             raise GrantReleased(self.lock_name)
         if self.state is State.LOST:
@@ -124,8 +129,9 @@ class Holding:
         self._lose("the ZooKeeper session is over")
 
     def lease_over(self) -> None:
-        """ZooKeeper may have ended the session by now. If it has not, the nodes are still there until the release."""
-        self._session.drop(self)
+        """ZooKeeper may have ended the session by now. If it has not, the nodes are still there until the release, or
+        until the owner acquires again."""
+        self._session.watch_no_more(self)
         for attempt in self.attempts:
             attempt.connection = None  # no more told of its node's deletion, so that the release has to look first
         self._lose("ZooKeeper has not answered in time, and may have ended the session")
@@ -138,7 +144,15 @@ class Holding:
             listeners, self._listeners = self._listeners or (), None
         _log.warning("lock %r, token %s is lost: %s", self.lock_name, self.token.dotted, reason)
         for listener in listeners:
+            self._tell(listener)
+
+    def _tell(self, listener: Callable[[], object]) -> None:
+        """One that fails, for want of a thread for instance, keeps neither the others nor other grants from being
+        told."""
+        try:
             listener()
+        except Exception:
+            _log.exception("a listener cannot be told that lock %r is lost", self.lock_name)
 
     # --- handles ------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from ._core._kinds import EXCLUSIVE, READ
 from ._core._operations import Steps
 from ._errors import LockTimeout, NotConnected
 from ._grant import Grant
+from ._grant_base import GrantBase
 from ._holding import State
 from ._landing import DeadlinePassed
 from ._lock_base import NO_ANSWER, LockBase, check_timeout
@@ -113,7 +114,11 @@ class _Lock(LockBase):
 
     def __enter__(self) -> Grant:
         grant = self.acquire()
-        self._enter(current_owner(self._session.client.handler), grant)
+        try:
+            self._enter(current_owner(self._session.client.handler), grant)
+        except BaseException:  # Ctrl-C: the block is not entered, and so never left
+            grant.release()
+            raise
         return grant
 
     def __exit__(
@@ -122,6 +127,22 @@ class _Lock(LockBase):
         grant = self._leave(current_owner(self._session.client.handler))
         assert isinstance(grant, Grant)
         grant.release()
+
+    def _leave(self, owner: object) -> GrantBase:
+        """A framework may leave in another thread than the one that has entered: the teardown of a fixture, a web
+        server that runs the two halves of a generator in its pool."""
+        with self._session.changing:
+            entered = self._entered or {}
+            if owner not in entered:
+                ended = [each for each in entered if isinstance(each, threading.Thread) and not each.is_alive()]
+                only = list(entered) if sum(map(len, entered.values())) == 1 else []
+                if not ended and not only:
+                    raise RuntimeError(
+                        f"this thread has not entered {self!r}, and it is not clear whose grant is to be released: "
+                        "enter the grant itself, `with lock.acquire() as grant:`, which may be left in any thread"
+                    )
+                owner = (ended or only)[-1]
+            return super()._leave(owner)
 
 
 class FencedLock(_Lock):

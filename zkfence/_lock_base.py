@@ -24,8 +24,9 @@ from ._core._queue import Granted
 from ._errors import WouldDeadlock
 from ._exposure import tell_if_exposed
 from ._grant_base import GrantBase
-from ._holding import Holding
+from ._holding import Holding, State
 from ._session import Session
+from ._threads import leave_later
 
 _HOST: Final = socket.gethostname()
 _layout_of: Final = lru_cache(maxsize=64)(Layout)
@@ -51,6 +52,18 @@ def check_timeout(timeout: float | None) -> None:
         raise ValueError(f"timeout is in seconds, 0 or more, not {timeout}")
 
 
+def check_acl(acl: Sequence[ACL] | None) -> None:
+    """Raise `TypeError` or `ValueError` for what is no list of ACLs: in a request, it would end the connection of
+    kazoo's own client for good, and an empty one would pass for the default, which is open to everybody."""
+    if acl is None:
+        return
+    given: object = acl
+    if isinstance(given, ACL) or not (isinstance(given, Sequence) and all(isinstance(each, ACL) for each in given)):
+        raise TypeError("acl is a list of kazoo's ACLs, such as [make_digest_acl(…), …]")
+    if not acl:
+        raise ValueError("acl is an empty list, with which nobody could use what is created; leave it out, or fill it")
+
+
 class LockBase:
     """One lock: its name, where it lives, and what is remembered of it between acquisitions."""
 
@@ -74,6 +87,7 @@ class LockBase:
     ) -> None:
         if not isinstance(client, KazooClient):
             raise TypeError(f"a lock needs a KazooClient first, such as zkfence.connect() makes, not {client!r}")
+        check_acl(acl)
         self._session = Session.of(client)
         self._layout = _layout_of(namespace)
         self._kind = kind
@@ -121,7 +135,13 @@ class LockBase:
     def _again(self, owner: object, *, wait: bool) -> Holding | None:
         """What the owner holds already, if the lock is reentrant. Raises `WouldDeadlock` where it would wait for
         itself."""
-        held = self._session.held_by(owner, self._lock_path)
+        held = []
+        for holding in self._session.held_by(owner, self._lock_path):
+            if holding.look() is State.LOST:  # at its deadline: the session may live, and its node would be waited for
+                self._session.drop(holding)
+                leave_later(self._session, holding.attempts)
+            else:
+                held.append(holding)
         if not held:
             return None
         if self._reentrant and held[0].granted.attempt.kind == self._kind:

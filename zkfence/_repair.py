@@ -117,13 +117,14 @@ def repair(
     locks = _run(session, lambda: list_locks(layout))
     retired = 0
     busy: list[Remaining] = []
+    remaining: list[Remaining] = []
     for lock in locks:
         found = _retire(session, lock, floor)
         if isinstance(found, Remaining):
-            busy.append(found)
+            is_lock = layout.lock(found.lock_name) == lock  # of a stranger's node there is no line to stand in
+            (busy if is_lock else remaining).append(found)
         elif found.fate is Fate.RETIRED:
             retired += 1
-    remaining = []
     # What an acquisition may have to create, a next epoch, is as open or closed as its namespace.
     acl = client.get_acls(layout.locks)[0] if busy else None
     deadline = session.now() + wait

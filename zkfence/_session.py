@@ -117,7 +117,7 @@ class Session:
     def book(self, attempt: Attempt, path_length: int) -> Ledger:
         """Room for one more ephemeral node; raises `TooManyLocks`. Tells where it is to be cancelled."""
         ledger = self.ledger
-        ledger.book(attempt, attempt.lock_name, len(self.client.chroot or "") + path_length)
+        ledger.book(attempt, attempt.lock_name, len((self.client.chroot or "").encode()) + path_length)
         return ledger
 
     # --- liveness -----------------------------------------------------------------------------------------------
@@ -195,7 +195,10 @@ class Session:
         with self._lock:
             wakers = list(self._wakers.get(path, ()))
         for waker in wakers:
-            waker.changed(path)
+            try:
+                waker.changed(path)
+            except Exception:  # no thread to be had: the others, and those who hold, have to be told all the same
+                _log.exception("one that waits for a lock could not be told of a change")
 
     def subscribe(self, path: str, waker: Waker) -> None:
         """Tell ``waker`` when the watch on ``path`` fires; for an empty path, when the connection changes."""
@@ -241,10 +244,9 @@ class Session:
             self._heartbeat.start()
 
     def drop(self, holding: Holding) -> None:
-        """The holding is over: nothing more to tell it."""
+        """The holding is over, and so are its nodes, or soon: nothing more to tell it."""
+        self.watch_no_more(holding)
         with self._lock:
-            for path in [path for path in holding.paths if self._held.get(path) is holding]:
-                del self._held[path]
             of_owner = self._owned.get(holding.owner, {})
             same = of_owner.get(holding.lock_path, ())
             if holding in same:
@@ -256,8 +258,14 @@ class Session:
                     if not of_owner:
                         del self._owned[holding.owner]
 
+    def watch_no_more(self, holding: Holding) -> None:
+        """The holding is over, but its nodes may be there as long as the session."""
+        with self._lock:
+            for path in [path for path in holding.paths if self._held.get(path) is holding]:
+                del self._held[path]
+
     def held_by(self, owner: object, lock_path: str) -> Sequence[Holding]:
-        """What a thread or task holds of one lock."""
+        """What a thread or task holds of one lock, or has lost at a deadline and not released."""
         with self._lock:
             return self._owned.get(owner, {}).get(lock_path, ())
 
@@ -282,6 +290,7 @@ class Session:
                 self._connection += 1
             if state == KazooState.LOST:
                 self._session_id = None
+                self._owned.clear()
         held = self.held
         self._wake("")
         self._heartbeat.connection_changed()

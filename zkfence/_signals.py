@@ -143,11 +143,17 @@ class ExitOnSignals:
             self._before[signum] = signal.getsignal(signum)
             if self._before[signum] is None:
                 raise RuntimeError(f"{signum.name} is handled by the program that Python is embedded in")
-        self._closer = Closer()
-        threading.Thread(target=self._keep, name="zkfence-keeper", daemon=True).start()
-        for signum, before in self._before.items():
-            if before is not signal.SIG_IGN:
-                signal.signal(signum, self._handle)
+        try:
+            for signum, before in self._before.items():
+                if before is not signal.SIG_IGN:
+                    signal.signal(signum, self._handle)
+            self._closer = Closer()
+            threading.Thread(target=self._keep, name="zkfence-keeper", daemon=True).start()
+        except BaseException:  # SIGKILL, say, which nobody can handle: the block is not entered, and so never left
+            for signum, before in self._before.items():
+                if signal.getsignal(signum) == self._handle:
+                    signal.signal(signum, before)
+            raise
 
     def _must_end(self) -> bool:
         """The block is being left; tells whether the process has to end."""

@@ -8,11 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
+from kazoo.exceptions import ConnectionClosedError
 
 import zkfence
 from zkfence import NotConnected
+from zkfence._connection import _client
 from zkfence.testing import LocalEnsemble
 
 Connect = Callable[..., zkfence.Client]
@@ -223,3 +226,25 @@ def test_a_process_ends_quickly_though_the_server_hangs(
         with quickly():
             process.communicate("\n", timeout=40)
     assert process.returncode == 0
+
+
+def test_a_request_that_a_stop_overtakes_is_answered_and_not_sent_later(
+    connect: Connect, zk: zkfence.Client, zkfence_namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread may be held up between its look at the client's state and its entry in the queue."""
+    client = connect()
+
+    class HeldUp(dict[str, Any]):
+        def get(self, state: str, default: Any = None) -> Any:
+            refusal = super().get(state, default)
+            client.stop()
+            return refusal
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_client, "_REFUSALS", HeldUp(_client._REFUSALS))
+        answer = client.create_async(zkfence_namespace)
+    with pytest.raises(ConnectionClosedError):
+        answer.get(timeout=5)
+    client.start()
+    client.exists("/")
+    assert zk.exists(zkfence_namespace) is None

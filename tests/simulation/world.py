@@ -349,11 +349,11 @@ class World:
         link = client.link
         assert link is not None
         first = link.out.popleft()
-        client.seen = max(client.seen, link.view) if not link.out else client.seen
         if isinstance(first, str):
             self.tell(client, first)
             return
-        request, result = first
+        request, result, view = first
+        client.seen = max(client.seen, view)  # each answer tells, and no server that is behind it takes the client
         assert isinstance(request.flight, Flight)
         request.flight.task.land(request.index, result)
 

@@ -174,7 +174,7 @@ class Connection:
     session_id: int
     view: int
     requests: deque[Request] = field(default_factory=deque)
-    out: deque[str | tuple[Request, object]] = field(default_factory=deque)  # watch events and answers, in order
+    out: deque[str | tuple[Request, object, int]] = field(default_factory=deque)  # events, answers (with the view)
     watches: set[str] = field(default_factory=set)
 
     def advance(self) -> None:
@@ -195,7 +195,7 @@ class Connection:
         """The next request. A write is answered when this server has seen it."""
         request = self.requests.popleft()
         result = self._result(request.operation)
-        self.out.append((request, result))
+        self.out.append((request, result, self.view))
 
     def _result(self, operation: core.Operation) -> object:
         tree = self.leader.states[self.view]

@@ -301,6 +301,25 @@ def test_the_release_of_a_grant_past_its_deadline_deletes_its_own_node_and_no_ot
         assert nodes.contenders("a") == [next_grant.path]
 
 
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_whoever_has_lost_a_grant_at_its_deadline_does_not_wait_for_itself(
+    zk: zkfence.Client, zkfence_namespace: str, nodes: Nodes, monkeypatch: pytest.MonkeyPatch, reentrant: bool
+) -> None:
+    """The session has lived all the time, and the old node with it: nobody has released the grant."""
+    lock = FencedLock(zk, "a", namespace=zkfence_namespace, reentrant=reentrant)
+    old = lock.acquire()
+    jump(lock._session, monkeypatch, 60.0)
+    with lock.acquire(timeout=5) as new:
+        assert new.token > old.token
+        assert new.remaining() > 0
+        assert old.lost.is_set()
+        assert nodes.contenders("a") == [new.path]
+        old.release()
+        new.check()
+    assert nodes.contenders("a") == []
+    assert not lock._session._owned
+
+
 def test_a_grant_past_its_deadline_deletes_no_node_that_has_taken_its_path(
     lock: FencedLock, other: FencedLock, zk: zkfence.Client, nodes: Nodes, monkeypatch: pytest.MonkeyPatch,
     zkfence_namespace: str,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kazoo.security import make_acl, make_digest_acl
 
 import zkfence
 from zkfence import FencedLock, InvalidName, LockTimeout, NotConnected
@@ -191,7 +192,7 @@ def test_names_that_differ_as_text_are_different_locks(zk: zkfence.Client, zkfen
         grant.release()
 
 
-@pytest.mark.parametrize("namespace", ["", "zkfence", "/", "/a/", "//a", "/a/../b", "/."])
+@pytest.mark.parametrize("namespace", ["", "zkfence", "/", "/a/", "//a", "/a/../b", "/.", "/a\0", "/a\n", "/\ud800"])
 def test_a_namespace_is_an_absolute_path(zk: zkfence.Client, namespace: str) -> None:
     with pytest.raises(InvalidName):
         FencedLock(zk, "a", namespace=namespace)
@@ -216,6 +217,17 @@ def test_bad_options_are_refused_at_once(zk: zkfence.Client, lock: FencedLock) -
         lock.acquire(timeout=-1)
     with pytest.raises(ValueError, match="timeout"):
         lock.acquire(timeout=float("nan"))
+
+
+def test_what_is_no_list_of_acls_is_refused_at_once(zk: zkfence.Client) -> None:
+    """In a request it would end the connection of kazoo's own client; an empty one would pass for an open one."""
+    one = make_acl("world", "anyone", all=True)
+    for bad in (one, "world:anyone:cdrwa", [("world", "anyone")], [one, None], 31):
+        with pytest.raises(TypeError, match="acl is a list"):
+            FencedLock(zk, "a", acl=bad)  # type: ignore[arg-type]
+    for empty in ([], ()):
+        with pytest.raises(ValueError, match="acl is an empty list"):
+            FencedLock(zk, "a", acl=empty)
 
 
 @pytest.mark.parametrize("timeout", [0, 1e10, float("inf")])
@@ -307,8 +319,6 @@ def test_an_interrupt_at_any_point_leaves_no_node(
 
 
 def test_an_acl_that_forbids_is_told_of_and_nothing_is_made(zk: zkfence.Client, zkfence_namespace: str) -> None:
-    from kazoo.security import make_acl
-
     zk.create(zkfence_namespace, b"", acl=[make_acl("world", "anyone", read=True)])
     with pytest.raises(zkfence.AccessDenied, match="ACL"):
         FencedLock(zk, "a", namespace=zkfence_namespace).acquire(timeout=5)
@@ -318,8 +328,6 @@ def test_an_acl_that_forbids_is_told_of_and_nothing_is_made(zk: zkfence.Client, 
 def test_a_client_that_may_create_and_not_read_leaves_nothing(
     lock: FencedLock, zk: zkfence.Client, nodes: Nodes, eventually: Eventually
 ) -> None:
-    from kazoo.security import make_acl
-
     with lock as grant:
         counter = grant.path.rpartition("/")[0]
     zk.set_acls(counter, [make_acl("world", "anyone", create=True, delete=True, admin=True)])
@@ -330,8 +338,6 @@ def test_a_client_that_may_create_and_not_read_leaves_nothing(
 
 
 def test_everything_that_is_made_carries_the_acl(zk: zkfence.Client, zkfence_namespace: str) -> None:
-    from kazoo.security import make_digest_acl
-
     zk.add_auth("digest", "user:secret")
     acl = [make_digest_acl("user", "secret", all=True)]
     lock = FencedLock(zk, "a", namespace=zkfence_namespace, acl=acl)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
+import zkfence
 from zkfence import FencedLock, ForkedError, Grant, GrantReleased, LockLost
 from zkfence._holding import Holding
 from zkfence_receivers import MemoryReceiver, StaleToken
@@ -244,3 +245,28 @@ def test_a_session_that_ended_before_the_grant_could_be_told_is_a_lost_grant(
     assert grant.lost.is_set()
     with pytest.raises(LockLost, match="session"):
         grant.check()
+
+
+def test_a_callback_that_gets_no_thread_keeps_no_other_grant_from_being_told(
+    zk: zkfence.Client, zkfence_namespace: str, end_session: Callable[[KazooClient], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """A process that holds many locks may not be able to start as many threads at once."""
+    grants = [FencedLock(zk, f"{number}", namespace=zkfence_namespace).acquire() for number in range(4)]
+    spawn = zk.handler.spawn
+
+    def out_of_threads(work: Callable[..., object], *arguments: Any) -> object:
+        if getattr(work, "__func__", None) is Grant._call:
+            raise RuntimeError("can't start new thread")
+        return spawn(work, *arguments)
+
+    for grant in grants:
+        grant.on_lost(lambda grant: None)
+    told = [grant.lost for grant in grants]
+    monkeypatch.setattr(zk.handler, "spawn", out_of_threads)
+    end_session(zk)
+    assert all(event.wait(5) for event in told)
+    FencedLock(zk, "a", namespace=zkfence_namespace).acquire(timeout=10).release()  # the next session is proved
+    for grant in grants:
+        with pytest.raises(LockLost):
+            grant.check()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import zkfence
 from zkfence import (
     FencedLock,
     FencedReadLock,
+    FencedSemaphore,
     FencedWriteLock,
     GrantReleased,
     LockLost,
@@ -303,3 +305,72 @@ def test_threads_that_enter_one_lock_object_for_the_first_time_at_once_leave_wha
     assert not failures
     assert not lock._session.held
     assert not lock._session._owned
+
+
+def test_on_lost_of_a_handle_that_was_released_is_not_called(
+    reentrant: FencedLock, other_zk: KazooClient, eventually: Eventually
+) -> None:
+    first, second = reentrant.acquire(timeout=5), reentrant.acquire(timeout=5)
+    called: list[object] = []
+    second.on_lost(called.append)
+    first.on_lost(called.append)
+    second.release()
+    other_zk.delete(first.path)
+    eventually(lambda: called != [], "the one that is held is told")
+    assert called == [first]
+
+
+# --- left in another thread than it was entered in ---------------------------------------------------------------
+
+
+def test_a_lock_may_be_left_in_another_thread_than_it_was_entered_in(
+    lock: FencedLock, nodes: Nodes, in_background: Start
+) -> None:
+    """As web servers do, that run the two halves of a generator in a pool of threads."""
+    stack = ExitStack()
+    grant = stack.enter_context(lock)
+    in_background(stack.close).result()
+    assert nodes.contenders("a") == []
+    with pytest.raises(GrantReleased):
+        grant.check()
+    in_background(lambda: stack.enter_context(lock)).result()
+    stack.close()
+    assert nodes.contenders("a") == []
+    with lock:
+        pass
+
+
+def test_a_thread_never_gives_back_what_several_others_have_entered(
+    zk: zkfence.Client, zkfence_namespace: str, in_background: Start
+) -> None:
+    semaphore = FencedSemaphore(zk, "a", permits=3, namespace=zkfence_namespace)
+    entered, leave = threading.Barrier(3), threading.Event()
+
+    def work() -> None:
+        with semaphore as grant:
+            entered.wait(10)
+            leave.wait(10)
+            grant.check()
+
+    workers = [in_background(work) for _ in range(2)]
+    entered.wait(10)
+    with pytest.raises(RuntimeError, match="whose grant"):
+        semaphore.__exit__(None, None, None)
+    leave.set()
+    for worker in workers:
+        worker.result()
+
+
+def test_an_interrupt_while_a_lock_is_being_entered_gives_it_back(
+    lock: FencedLock, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_lock_base.LockBase, "_enter", interrupted)
+        with pytest.raises(KeyboardInterrupt), lock:
+            pytest.fail("entered")
+    assert nodes.contenders("a") == []
+    with lock:
+        pass

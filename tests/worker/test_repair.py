@@ -257,6 +257,17 @@ def test_trouble_with_one_lock_is_told_and_the_others_are_raised(
     assert c.path.endswith("/c/readme")
 
 
+def test_a_strangers_node_among_the_locks_is_told_and_no_lock_is_made_in_its_stead(
+    lock: FencedLock, zk: KazooClient, zkfence_namespace: str
+) -> None:
+    once(lock)
+    strange = f"{zkfence_namespace}/locks/a%zz"  # no lock has such a name
+    zk.create(strange)
+    done = repair(zk, HIGH, namespace=zkfence_namespace, wait=1.0)
+    assert [each.path for each in done.remaining] == [strange]
+    assert zk.get_children(f"{zkfence_namespace}/locks") == ["a%zz"]
+
+
 def test_permits_are_kept_and_their_slots_raised_when_they_are_free(
     zk: KazooClient, other_zk: zkfence.Client, zkfence_namespace: str
 ) -> None:

@@ -115,6 +115,18 @@ def test_a_semaphore_takes_room_for_permit_and_slot(
     eventually(lambda: taken(zk, zkfence_namespace) == 0, "all the room is given back")
 
 
+def test_room_is_counted_in_bytes_and_not_in_characters(
+    connect: Callable[..., zkfence.Client], zk: zkfence.Client, zkfence_namespace: str
+) -> None:
+    chroot = f"{zkfence_namespace}-锁"
+    zk.create(chroot)
+    client = connect(chroot)
+    lock = FencedLock(client, "a", namespace="/命名空间")
+    with lock.acquire(timeout=10) as grant:
+        assert taken(client, "/命名空间") == len((chroot + grant.path).encode()) + 4
+    zk.delete(chroot, recursive=True)
+
+
 @pytest.fixture
 def ensemble() -> Iterator[LocalEnsemble]:
     with LocalEnsemble(nodes=3) as ensemble:

@@ -260,3 +260,11 @@ def test_it_has_to_be_entered_in_the_main_thread(in_background: Start) -> None:
 def test_a_grace_that_is_none_is_refused(grace: float) -> None:
     with pytest.raises(ValueError, match="grace"):
         zkfence.exit_on_signals(grace=grace)
+
+
+def test_a_signal_that_cannot_be_handled_leaves_the_others_as_they_were() -> None:
+    before, threads = signal.getsignal(signal.SIGTERM), threading.active_count()
+    with pytest.raises(OSError, match="Invalid argument"), zkfence.exit_on_signals(signal.SIGTERM, signal.SIGKILL):
+        pytest.fail("entered")
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert threading.active_count() == threads

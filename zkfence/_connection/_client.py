@@ -7,6 +7,7 @@ import time
 import warnings
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Final, Self
@@ -123,32 +124,31 @@ class Client(KazooClient):
     def _call(self, request: Any, async_object: Any) -> bool | None:
         """Put a request into the queue, as kazoo does. A signal handler may raise at any of these lines; kazoo's own
         method would take that for the end of the connection."""
-        refusal = _REFUSALS.get(self._state)
-        if refusal is not None:
-            async_object.set_exception(refusal())
-            return False
         if self._cheap and type(request) in _INWARD and isinstance(async_object, Result):
             async_object.inward = True
-        try:
-            self._queue.append((request, async_object))
-        finally:
-            if not self._ring():
-                async_object.set_exception(ConnectionClosedError("Connection has been closed"))
-        return None
+        return None if self.call_all([(request, async_object)]) else False
 
-    def call_all(self, calls: Sequence[tuple[Any, Any]]) -> None:
-        """Put several requests, each with its result, into the queue with one ring, so that they leave together."""
+    def call_all(self, calls: Sequence[tuple[Any, Any]]) -> bool:
+        """Put several requests, each with its result, into the queue with one ring, so that they leave together. Tells
+        whether they are taken."""
         refusal = _REFUSALS.get(self._state)
-        if refusal is not None:
-            for _, result in calls:
+        if refusal is None:
+            try:
+                self._queue.extend(calls)
+            finally:
+                if not self._ring():
+                    for _, result in calls:
+                        result.set_exception(ConnectionClosedError("Connection has been closed"))
+            refusal = _REFUSALS.get(self._state)
+            if refusal is None:
+                return True
+            for call in calls:  # since the first look: whoever answers what is queued may have been there before
+                with suppress(ValueError, IndexError):
+                    self._queue.remove(call)  # nor is it to be sent in the next session
+        for _, result in calls:
+            if not result.ready():
                 result.set_exception(refusal())
-            return
-        try:
-            self._queue.extend(calls)
-        finally:
-            if not self._ring():
-                for _, result in calls:
-                    result.set_exception(ConnectionClosedError("Connection has been closed"))
+        return False
 
     def _ring(self) -> bool:
         bell = self._connection._write_sock

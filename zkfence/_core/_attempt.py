@@ -35,7 +35,7 @@ class Attempt:
     guid: str
     data: bytes  # the contender's node
     kind: Kind = EXCLUSIVE
-    book: Callable[[Attempt, int], Ledger] | None = None  # room for a path of this length; raises if there is none
+    book: Callable[[Attempt, int], Ledger] | None = None  # room for a path of so many bytes; raises if there is none
     lock_path: str = ""
     state: State = State.IDLE
     epoch: int = 0  # in whose counter path a node may exist
@@ -63,7 +63,7 @@ class Attempt:
     def creating(self, epoch: int) -> None:
         self.epoch, self.path = epoch, ""
         if self.book is not None and not self.booked:
-            self.ledger = self.book(self, len(f"{self.counter}/{contender_name(self.kind.prefix, 0)}"))
+            self.ledger = self.book(self, len(f"{self.counter}/{contender_name(self.kind.prefix, 0)}".encode()))
         self.state = State.CREATING
 
     def queued(self, created: Created, session_id: int | None) -> None:

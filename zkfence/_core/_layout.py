@@ -21,6 +21,7 @@ MAX_CONTENDER_BYTES: Final = 1024
 MAX_PERMITS: Final = 1000
 _CONTENDER: Final = re.compile(r"([xr]-|s(?:[1-9][0-9]{0,2}|1000)-)([0-9]{10}|-[0-9]{9,10})", re.ASCII)
 _EPOCH: Final = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
+_UNUSABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")  # in a path, says ZooKeeper
 _DIGITS: Final = 10
 
 
@@ -70,6 +71,8 @@ class Layout:
         parts = self.namespace.split("/")
         if parts[0] or len(parts) < 2 or any(part in ("", ".", "..") for part in parts[1:]):
             raise InvalidName(f"a namespace is an absolute path such as '/zkfence', not {self.namespace!r}")
+        if _UNUSABLE.search(self.namespace):
+            raise InvalidName(f"ZooKeeper takes no path with the characters of namespace {self.namespace!r}")
 
     @property
     def epoch(self) -> str:

@@ -64,7 +64,13 @@ class Grant(GrantBase):
         A coroutine that it returns is awaited. It may release and acquire. It is not called after a release.
         """
         context = contextvars.copy_context()
-        self._holding.when_lost(lambda: self._on_loop(lambda: self._start(callback), context))
+        was_lost = self._holding.state is State.LOST  # before the release, if there was one
+
+        def lost() -> None:
+            if was_lost or not self._is_released:
+                self._on_loop(lambda: self._start(callback), context)
+
+        self._holding.when_lost(lost)
 
     async def release(self) -> None:
         """Give the lock back: delete exactly the own node, and wait for the answer, for one session timeout at most.

@@ -18,6 +18,7 @@ from .._core._kinds import EXCLUSIVE, READ, Kind
 from .._core._operations import Steps
 from .._errors import LockTimeout, NotConnected
 from .._grant_base import GrantBase
+from .._holding import State
 from .._landing import DeadlinePassed
 from .._lock_base import NO_ANSWER, LockBase, check_timeout
 from .._owner import is_green
@@ -126,7 +127,10 @@ class _Lock(LockBase):
         owner = _current_task()
         again = self._again(owner, wait=wait)
         if again is not None:
-            return Grant(again)
+            grant = Grant(again)
+            if again.state is State.HELD:
+                return grant
+            await grant.release()  # another loop released the last one, or it was lost, since we looked
         procedure = self._begin(wait=wait)
         driver = Driver(session, deadline, self._acl, leave=lambda: leave_later(session, procedure.attempts))
         try:
