@@ -81,7 +81,7 @@ async def test_a_cancellation_at_any_await_leaves_no_node(
         await nodes.become(0, within=2)
         if not interrupted.happened:
             break
-    assert cancelled >= 2
+    assert cancelled, "an answer that is there already is not waited for, but not each of them is"
 
 
 @pytest.mark.parametrize("how", ["timeout", "wait_for", "group"])

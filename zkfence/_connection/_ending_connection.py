@@ -64,7 +64,8 @@ class EndingConnection(ConnectionHandler):
         try:
             timeouts = super()._connect(host, hostip, port)
         except Exception as error:
-            if self.last_failure is None or not isinstance(error.__context__, Stopped):
+            # One address of a server may refuse (localhost has two of them), and the other one tell what is wrong.
+            if self.last_failure is None or not isinstance(error.__context__, Stopped | ConnectionRefusedError):
                 self.last_failure = f"{host}:{port}", error
             raise
         self.last_failure = None
