@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import Final
 
+from ._connection._client import Client
 from ._session import Session
 
 _log: Final = logging.getLogger("zkfence")
+_GRACE: Final = 0.5  # seconds that a server has to confirm the end of a session
 
 
 class Closer:
@@ -35,8 +38,14 @@ class Closer:
         self._wanted.wait()
         if self._dismissed:
             return
-        # First those that can be told at once.
-        for client in sorted((session.client for session in Session.all()), key=lambda client: not client.connected):
+        # First all that can be told without waiting, so that no server that is silent keeps the locks of others. Then
+        # those that are connected.
+        clients = [session.client for session in Session.all()]
+        deadline = time.monotonic() + _GRACE
+        told = [client for client in clients if isinstance(client, Client) and client.ask_to_end(_GRACE)]
+        for ending in told:
+            ending.await_end(deadline)
+        for client in sorted(clients, key=lambda client: not client.connected):
             try:
                 client.stop()
             except Exception:

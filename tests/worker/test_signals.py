@@ -268,3 +268,25 @@ def test_a_signal_that_cannot_be_handled_leaves_the_others_as_they_were() -> Non
         pytest.fail("entered")
     assert signal.getsignal(signal.SIGTERM) == before
     assert threading.active_count() == threads
+
+
+def test_a_server_that_says_nothing_keeps_no_lock_on_another_ensemble(
+    zkfence_ensemble: LocalEnsemble, zkfence_namespace: str, nodes: Nodes, eventually: Eventually
+) -> None:
+    program = str(Path(__file__).with_name("closing_process.py"))
+    with LocalEnsemble(durable=False) as silent:
+        command = [sys.executable, program, zkfence_namespace, silent.hosts, zkfence_ensemble.hosts]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
+            try:
+                assert worker.stdin is not None
+                assert worker.stdout is not None
+                assert worker.stdout.readline() == "holding 2\n"
+                assert len(nodes.contenders("a")) == 1
+                silent.nodes[0].pause()
+                worker.stdin.write("close\n")
+                worker.stdin.flush()
+                assert worker.wait(10) == 0
+                eventually(lambda: nodes.contenders("a") == [], "its lock is free", within=SOON)
+            finally:
+                worker.kill()
+                silent.nodes[0].resume()
