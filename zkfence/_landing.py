@@ -26,6 +26,15 @@ def pause(attempt: int) -> float:
     return random.uniform(0, min(_JITTER * 2 ** min(attempt, 10), _JITTER_MOST))  # noqa: S311  # rivals, not adversaries
 
 
+def seconds_until(deadline: float | None, now: float) -> float | None:
+    """``None`` where there is no deadline. Raises `DeadlinePassed`."""
+    if deadline is None:
+        return None
+    if deadline <= now:
+        raise DeadlinePassed
+    return deadline - now
+
+
 def lost(session: Session, flight: Flight) -> Landed:
     """The answer to a flight that was not sent, because there was no connection: kazoo would keep it until there is
     one, and its queue stalls at some 270 requests."""

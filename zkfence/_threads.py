@@ -28,7 +28,7 @@ from ._core._operations import (
     read,
 )
 from ._errors import LockError, NotConnected
-from ._landing import DeadlinePassed, lost, pause, prove
+from ._landing import DeadlinePassed, lost, pause, prove, seconds_until
 
 if TYPE_CHECKING:
     from ._holding import Holding
@@ -148,12 +148,7 @@ class Driver:
 
     def _remaining(self) -> float | None:
         """Seconds until the deadline. Raises `DeadlinePassed`."""
-        if self._deadline is None:
-            return None
-        remaining = self._deadline - self._session.now()
-        if remaining <= 0:
-            raise DeadlinePassed
-        return remaining
+        return seconds_until(self._deadline, self._session.now())
 
 
 class _Change:

@@ -11,11 +11,14 @@ from collections.abc import Callable
 
 import pytest
 from kazoo.exceptions import ConnectionLoss
+from kazoo.protocol.states import Callback
 
 import zkfence
 from zkfence._connection import _client, _contract
 from zkfence._connection._handler import Handler
 from zkfence._connection._loop import Connection
+from zkfence._connection._quick import is_quick, quick
+from zkfence._session import Session
 from zkfence.testing import LocalEnsemble
 
 from .conftest import Proxy
@@ -125,3 +128,31 @@ def test_select_of_anything_else_is_kazoos() -> None:
         theirs.send(b"x")
         assert handler.select([ours], [], [], 10) == ([ours], [], [])
         assert handler.select([], [ours], [], 10) == ([], [ours], [])
+
+
+def test_what_never_blocks_is_told_at_once_and_what_may_block_in_a_thread_of_its_own() -> None:
+    handler = Handler()
+    handler.start()
+    told: list[int] = []
+    slowly = threading.Event()
+
+    @quick
+    def at_once(fails: bool) -> None:
+        told.append(threading.get_ident())
+        if fails:
+            raise ValueError
+
+    def slow() -> None:
+        told.append(threading.get_ident())
+        slowly.set()
+
+    try:
+        handler.dispatch_callback(Callback("watch", at_once, (False,)))
+        handler.dispatch_callback(Callback("watch", at_once, (True,)))  # it is logged, and the connection goes on
+        assert told == [threading.get_ident()] * 2
+        handler.dispatch_callback(Callback("watch", slow, ()))
+        assert slowly.wait(5)
+        assert told[2] != threading.get_ident()
+    finally:
+        handler.stop()
+    assert is_quick(Session._watch), "so that no answer overtakes the event that came before it"

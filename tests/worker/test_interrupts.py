@@ -11,6 +11,8 @@ import pytest
 
 import zkfence
 from zkfence import FencedLock, LockTimeout, _threads
+from zkfence._core._operations import Create
+from zkfence._kazoo import Answers
 
 from .conftest import Nodes
 
@@ -100,3 +102,24 @@ def test_a_deadline_in_the_background_is_no_deadline_of_the_caller(lock: FencedL
         for _ in range(3):
             with pytest.raises(LockTimeout):
                 other.acquire(timeout=0.01)
+
+
+def test_a_request_that_kazoo_has_lost_is_not_waited_for_for_ever(
+    lock: FencedLock, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was queued in the very moment in which the session ended, say."""
+    lock.acquire().release()
+    session, send = lock._session, lock._session.kazoo.send
+    lost: list[Answers] = []
+
+    def lose_one(operations: Any, acl: Any, done: Any) -> Answers:
+        if lost or not isinstance(operations[0], Create):
+            return send(operations, acl, done)
+        session._connection += 1
+        lost.append(Answers(len(operations), done))
+        return lost[0]
+
+    monkeypatch.setattr(session.kazoo, "send", lose_one)
+    with lock.acquire(timeout=10) as grant:
+        assert lost
+        assert nodes.contenders("a") == [grant.path]

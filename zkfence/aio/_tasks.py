@@ -17,7 +17,7 @@ from .._core._leaving import leave
 from .._core._operations import Effect, Flight, Get, Jitter, Landed, Ready, SessionLost, Steps, Wait
 from .._errors import NotConnected
 from .._kazoo import Answers, backlog
-from .._landing import DeadlinePassed, lost, pause, prove
+from .._landing import DeadlinePassed, lost, pause, prove, seconds_until
 from .._session import Session
 from .._threads import leave_later
 from ._bell import Bell
@@ -218,12 +218,7 @@ class Driver:
 
     def _remaining(self) -> float | None:
         """Seconds until the deadline. Raises `DeadlinePassed`."""
-        if self._deadline is None:
-            return None
-        remaining = self._deadline - self._session.now()
-        if remaining <= 0:
-            raise DeadlinePassed
-        return remaining
+        return seconds_until(self._deadline, self._session.now())
 
     def _ring(self, bell: Bell) -> None:
         if not bell.ring():  # the loop is closed, and the task will never go on
