@@ -7,9 +7,6 @@ from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
 
-from kazoo.client import KazooClient
-from kazoo.security import ACL
-
 from ._core._contender import Contender, list_contenders
 from ._core._kinds import EXCLUSIVE, READ
 from ._core._operations import Steps
@@ -20,6 +17,7 @@ from ._holding import State
 from ._landing import DeadlinePassed
 from ._lock_base import NO_ANSWER, LockBase, check_timeout
 from ._owner import current_owner
+from ._plain_base import PlainBase
 from ._semaphore_base import SemaphoreBase
 from ._threads import Driver, T, leave_later, leave_now, verify
 
@@ -145,7 +143,7 @@ class _Lock(LockBase):
             return super()._leave(owner)
 
 
-class FencedLock(_Lock):
+class FencedLock(_Lock, PlainBase):
     """An exclusive lock on ZooKeeper whose every grant carries a fencing token.
 
     Guaranteed: tokens of one lock rise from grant to grant, over crashes, restarts, deletion of the lock's nodes, and
@@ -161,36 +159,7 @@ class FencedLock(_Lock):
 
     __slots__ = ()
 
-    def __init__(
-        self,
-        client: KazooClient,
-        name: str,
-        *,
-        namespace: str = "/zkfence",
-        info: str = "",
-        acl: Sequence[ACL] | None = None,
-        reentrant: bool = False,
-        session_timeout: float | None = None,
-    ) -> None:
-        """``name``: any text up to 255 bytes of UTF-8. ``namespace``: an absolute path; made when it is first needed.
-        ``info``: a short text for people, shown with the contender. ``acl``: for everything that is created; kazoo's
-        default where it is not given. ``reentrant``: a thread that holds the lock gets a further grant with the *same*
-        token, and the last release gives the lock back; otherwise it is told by `WouldDeadlock`. ``session_timeout``:
-        what the servers grant to this client, in seconds, where it is not known otherwise; the grant's deadline counts
-        with it (`Grant.deadline_is_verified`), for all locks of the client.
-
-        Raises `InvalidName`.
-        """
-        super().__init__(
-            client,
-            name,
-            EXCLUSIVE,
-            namespace=namespace,
-            info=info,
-            acl=acl,
-            reentrant=reentrant,
-            session_timeout=session_timeout,
-        )
+    _of_kind = EXCLUSIVE
 
 
 class FencedWriteLock(FencedLock):
@@ -202,7 +171,7 @@ class FencedWriteLock(FencedLock):
     __slots__ = ()
 
 
-class FencedReadLock(_Lock):
+class FencedReadLock(_Lock, PlainBase):
     """The reader's side of a read-write lock: waits for the writers before it; readers hold side by side.
 
     Whoever comes later waits behind those who came before, so that neither readers nor writers starve. A reader's grant
@@ -212,27 +181,7 @@ class FencedReadLock(_Lock):
 
     __slots__ = ()
 
-    def __init__(
-        self,
-        client: KazooClient,
-        name: str,
-        *,
-        namespace: str = "/zkfence",
-        info: str = "",
-        acl: Sequence[ACL] | None = None,
-        reentrant: bool = False,
-        session_timeout: float | None = None,
-    ) -> None:
-        super().__init__(
-            client,
-            name,
-            READ,
-            namespace=namespace,
-            info=info,
-            acl=acl,
-            reentrant=reentrant,
-            session_timeout=session_timeout,
-        )
+    _of_kind = READ
 
 
 class FencedSemaphore(SemaphoreBase, _Lock):
@@ -247,18 +196,3 @@ class FencedSemaphore(SemaphoreBase, _Lock):
     """
 
     __slots__ = ()
-
-    def __init__(
-        self,
-        client: KazooClient,
-        name: str,
-        *,
-        permits: int,
-        namespace: str = "/zkfence",
-        info: str = "",
-        acl: Sequence[ACL] | None = None,
-        session_timeout: float | None = None,
-    ) -> None:
-        super().__init__(
-            client, name, permits, namespace=namespace, info=info, acl=acl, session_timeout=session_timeout
-        )

@@ -85,8 +85,7 @@ class LockBase:
         reentrant: bool = False,
         session_timeout: float | None = None,
     ) -> None:
-        if not isinstance(client, KazooClient):
-            raise TypeError(f"a lock needs a KazooClient first, such as zkfence.connect() makes, not {client!r}")
+        self._check_client(client)
         check_acl(acl)
         self._session = Session.of(client)
         self._layout = _layout_of(namespace)
@@ -104,6 +103,11 @@ class LockBase:
             if not session_timeout > 0:  # nor NaN
                 raise ValueError(f"session_timeout is in seconds, more than 0, not {session_timeout}")
             self._session.tell_timeout(session_timeout)
+
+    def _check_client(self, client: KazooClient) -> None:
+        """Raise `TypeError` for what is no client, or none for this face."""
+        if not isinstance(client, KazooClient):
+            raise TypeError(f"a lock needs a KazooClient first, such as zkfence.connect() makes, not {client!r}")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} in {self._layout.namespace}>"

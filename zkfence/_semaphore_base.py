@@ -27,11 +27,11 @@ class SemaphoreBase(LockBase):
         self,
         client: KazooClient,
         name: str,
-        permits: int,
         *,
-        namespace: str,
-        info: str,
-        acl: Sequence[ACL] | None,
+        permits: int,
+        namespace: str = "/zkfence",
+        info: str = "",
+        acl: Sequence[ACL] | None = None,
         session_timeout: float | None = None,
     ) -> None:
         if type(permits) is not int or not 1 <= permits <= MAX_PERMITS:

@@ -6,7 +6,6 @@ import contextlib
 import selectors
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -15,12 +14,7 @@ import pytest
 import zkfence
 from zkfence.testing import LocalEnsemble
 
-
-def eventually(condition: Callable[[], bool], what: str, within: float = 5.0) -> None:
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {within} s: {what}"
-        time.sleep(0.01)
+from ..tools.waiting import eventually
 
 
 @pytest.fixture(name="eventually")

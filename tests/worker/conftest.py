@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from typing import Any
@@ -22,12 +21,7 @@ from zkfence._lock import _Lock
 from zkfence._threads import Driver
 from zkfence.testing import LocalEnsemble
 
-
-def eventually(condition: Callable[[], bool], what: str, within: float = 5.0) -> None:
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {within} s: {what}"
-        time.sleep(0.01)
+from ..tools.waiting import eventually
 
 
 @pytest.fixture(name="eventually")

@@ -11,10 +11,9 @@ from types import TracebackType
 from typing import TypeVar
 
 from kazoo.client import KazooClient
-from kazoo.security import ACL
 
 from .._core._contender import Contender, list_contenders
-from .._core._kinds import EXCLUSIVE, READ, Kind
+from .._core._kinds import EXCLUSIVE, READ
 from .._core._operations import Steps
 from .._errors import LockTimeout, NotConnected
 from .._grant_base import GrantBase
@@ -22,6 +21,7 @@ from .._holding import State
 from .._landing import DeadlinePassed
 from .._lock_base import NO_ANSWER, LockBase, check_timeout
 from .._owner import is_green
+from .._plain_base import PlainBase
 from .._semaphore_base import SemaphoreBase
 from .._threads import leave_later, verify
 from ._grant import Grant
@@ -36,28 +36,8 @@ class _Lock(LockBase):
 
     __slots__ = ()
 
-    def __init__(
-        self,
-        client: KazooClient,
-        name: str,
-        kind: Kind,
-        *,
-        namespace: str,
-        info: str,
-        acl: Sequence[ACL] | None,
-        reentrant: bool = False,
-        session_timeout: float | None = None,
-    ) -> None:
-        super().__init__(
-            client,
-            name,
-            kind,
-            namespace=namespace,
-            info=info,
-            acl=acl,
-            reentrant=reentrant,
-            session_timeout=session_timeout,
-        )
+    def _check_client(self, client: KazooClient) -> None:
+        super()._check_client(client)
         if is_green(client.handler):
             raise TypeError(
                 f"asyncio needs a client with kazoo's own threads, not one with {type(client.handler).__name__}: "
@@ -179,7 +159,7 @@ def _current_task() -> object:
     return asyncio.current_task() or object()  # a coroutine that something else runs is nobody's
 
 
-class FencedLock(_Lock):
+class FencedLock(_Lock, PlainBase):
     """An exclusive lock on ZooKeeper for asyncio, whose every grant carries a fencing token.
 
     ::
@@ -194,37 +174,15 @@ class FencedLock(_Lock):
 
     "Node gone or lock owned, never neither": a task that is cancelled while it acquires or releases leaves no node
     behind. What cannot be confirmed at once is confirmed in the background, as long as the session lives.
+
+    ``reentrant=True`` is for a *task* that holds the lock. (Until Python 3.11, `asyncio.wait_for` runs what it waits
+    for in a task of its own; ``timeout=`` and `asyncio.timeout` do not.) Raises `TypeError` for a client of gevent or
+    eventlet.
     """
 
     __slots__ = ()
 
-    def __init__(
-        self,
-        client: KazooClient,
-        name: str,
-        *,
-        namespace: str = "/zkfence",
-        info: str = "",
-        acl: Sequence[ACL] | None = None,
-        reentrant: bool = False,
-        session_timeout: float | None = None,
-    ) -> None:
-        """Options as for `zkfence.FencedLock`. ``reentrant``: a *task* that holds the lock gets a further grant with
-        the same token; otherwise it is told by `WouldDeadlock`. (Until Python 3.11, `asyncio.wait_for` runs what it
-        waits for in a task of its own; ``timeout=`` and `asyncio.timeout` do not.)
-
-        Raises `InvalidName`, and `TypeError` for a client of gevent or eventlet.
-        """
-        super().__init__(
-            client,
-            name,
-            EXCLUSIVE,
-            namespace=namespace,
-            info=info,
-            acl=acl,
-            reentrant=reentrant,
-            session_timeout=session_timeout,
-        )
+    _of_kind = EXCLUSIVE
 
 
 class FencedWriteLock(FencedLock):
@@ -236,7 +194,7 @@ class FencedWriteLock(FencedLock):
     __slots__ = ()
 
 
-class FencedReadLock(_Lock):
+class FencedReadLock(_Lock, PlainBase):
     """The reader's side of a read-write lock: waits for the writers before it; readers hold side by side.
 
     See `zkfence.FencedReadLock`. Options as for `FencedLock`.
@@ -244,27 +202,7 @@ class FencedReadLock(_Lock):
 
     __slots__ = ()
 
-    def __init__(
-        self,
-        client: KazooClient,
-        name: str,
-        *,
-        namespace: str = "/zkfence",
-        info: str = "",
-        acl: Sequence[ACL] | None = None,
-        reentrant: bool = False,
-        session_timeout: float | None = None,
-    ) -> None:
-        super().__init__(
-            client,
-            name,
-            READ,
-            namespace=namespace,
-            info=info,
-            acl=acl,
-            reentrant=reentrant,
-            session_timeout=session_timeout,
-        )
+    _of_kind = READ
 
 
 class FencedSemaphore(SemaphoreBase, _Lock):
@@ -275,18 +213,3 @@ class FencedSemaphore(SemaphoreBase, _Lock):
     """
 
     __slots__ = ()
-
-    def __init__(
-        self,
-        client: KazooClient,
-        name: str,
-        *,
-        permits: int,
-        namespace: str = "/zkfence",
-        info: str = "",
-        acl: Sequence[ACL] | None = None,
-        session_timeout: float | None = None,
-    ) -> None:
-        super().__init__(
-            client, name, permits, namespace=namespace, info=info, acl=acl, session_timeout=session_timeout
-        )
