@@ -25,6 +25,7 @@ _log: Final = logging.getLogger("zkfence")
 _CLOSING: Final = 1.0  # seconds for ZooKeeper to hear that the sessions end
 _UNWINDING: Final = 1.0  # seconds for the last `finally` blocks
 _PAUSE: Final = 0.01
+_TICK: Final = 0.2
 
 
 def exit_on_signals(*signals: signal.Signals, grace: float = 7.0, interrupt: bool = True) -> ExitOnSignals:
@@ -119,13 +120,18 @@ class ExitOnSignals:
 
     async def __aenter__(self) -> asyncio.Event:
         self._task = _Task()
-        self._install()
+        try:
+            self._install()
+        except BaseException:
+            self._task.close()
+            raise
         return self._task.stopping
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._task is not None
+        self._task.close()
         if self._must_end() and (error is None or self._task.was_cancelled(error)):
             raise SystemExit(self._status)
 
@@ -269,7 +275,16 @@ class _Task:
         self._task = task
         self._loop = asyncio.get_running_loop()
         self._cancelled = False
+        self._ticking = self._loop.call_soon(self._tick)
         self.stopping = asyncio.Event()
+
+    def _tick(self) -> None:
+        """Keep the loop from sleeping for long: Python runs no handler for a signal that comes just before the loop
+        falls asleep, until it wakes up."""
+        self._ticking = self._loop.call_later(_TICK, self._tick)
+
+    def close(self) -> None:
+        self._ticking.cancel()
 
     def tell(self) -> None:
         self._soon(self.stopping.set)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
@@ -38,6 +39,7 @@ _log: Final = logging.getLogger("zkfence")
 # kazoo can lose a request for good, if it is queued in the very moment in which the session ends: once the connection
 # has changed, an answer is not waited for much longer.
 _PATIENCE: Final = 1.0  # seconds
+_STEP: Final = 0.5  # seconds
 _VERIFY_BATCH: Final = 100  # reads in one flight; kazoo's queue stalls above some 270
 _LEAVE_BATCH: Final = 100
 
@@ -94,8 +96,7 @@ class Driver:
             case Ready():
                 self._await_connection()
             case Wait():
-                if not self._changed.wait(self._remaining()):
-                    raise DeadlinePassed
+                self._wait_for(self._changed)
                 fired, self._fired = self._fired, set()
                 return fired
             case Jitter(attempt):
@@ -117,8 +118,7 @@ class Driver:
         sent_at, session_id, connection = session.now(), session.session_id, session.connection
         answers = session.kazoo.send(flight.operations, self._acl, self._arrived)
         while not answers.complete:
-            remaining = self._remaining()
-            if not self._landed.wait(_PATIENCE if remaining is None else min(remaining, _PATIENCE)):
+            if not self._landed.wait(_shorter(self._remaining(), _PATIENCE)):
                 self._remaining()
                 if session.connection != connection:
                     answers.give_up()
@@ -140,15 +140,25 @@ class Driver:
             while not session.ready:
                 if session.closed:
                     raise NotConnected("the ZooKeeper client was closed while it was in use")
-                if not changed.bell.wait(self._remaining()):
-                    raise DeadlinePassed
+                self._wait_for(changed.bell)
         finally:
             session.unsubscribe([""], changed)
         return True
 
+    def _wait_for(self, bell: Bell) -> None:
+        """Raises `DeadlinePassed`. The main thread waits in steps: Python runs no handler for a signal that comes just
+        before it falls asleep, until it wakes up."""
+        in_steps = threading.current_thread() is threading.main_thread()
+        while not bell.wait(_shorter(self._remaining(), _STEP) if in_steps else self._remaining()):
+            pass  # the deadline is looked at again
+
     def _remaining(self) -> float | None:
         """Seconds until the deadline. Raises `DeadlinePassed`."""
         return seconds_until(self._deadline, self._session.now())
+
+
+def _shorter(remaining: float | None, longest: float) -> float:
+    return longest if remaining is None else min(remaining, longest)
 
 
 class _Change:

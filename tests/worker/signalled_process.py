@@ -28,10 +28,14 @@ def say(text: str) -> None:
     os.write(sys.stdout.fileno(), f"{text}\n".encode())
 
 
-def wait_for_ever() -> None:
+def wait_for(event: Any) -> None:
     """In short steps: a signal that comes just before a step begins to block is heard when it ends."""
-    while True:
-        time.sleep(0.2)
+    while not event.wait(0.2):
+        pass
+
+
+def wait_for_ever() -> None:
+    wait_for(threading.Event())
 
 
 class Worker:
@@ -96,7 +100,7 @@ class Worker:
         with zkfence.exit_on_signals(interrupt=False) as stopping, self.connect() as zk:
             with self.lock(zk):
                 say("holding")
-                stopping.wait()
+                wait_for(stopping)
                 say("finished")
             say("released")
 
@@ -157,8 +161,8 @@ class Worker:
         with self.connect() as zk, self.lock(zk):
             with zkfence.exit_on_signals() as stopping:
                 say("holding")
-                stopping.wait()
-                told.wait()
+                wait_for(stopping)
+                wait_for(told)
             assert signal.getsignal(signal.SIGTERM) is handler
 
     def host_that_lingers(self) -> None:
@@ -166,7 +170,7 @@ class Worker:
         grant = self.lock(self.connect()).acquire()
         with zkfence.exit_on_signals(grace=0.3):
             say("holding")
-            grant.lost.wait()
+            wait_for(grant.lost)
         time.sleep(1.5)  # longer than a process without a host would be left
         say("host goes on")
 

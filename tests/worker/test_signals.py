@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 import zkfence
 from zkfence import FencedLock
+from zkfence._bell import Bell
 from zkfence.testing import LocalEnsemble
 
 from .conftest import Background, Nodes
@@ -290,3 +292,41 @@ def test_a_server_that_says_nothing_keeps_no_lock_on_another_ensemble(
             finally:
                 worker.kill()
                 silent.nodes[0].resume()
+
+
+# Python runs no handler for a signal that comes just before its main thread falls asleep, until it wakes up.
+
+
+def test_the_main_thread_waits_for_a_lock_in_steps(
+    lock: FencedLock, other: FencedLock, monkeypatch: pytest.MonkeyPatch, in_background: Start
+) -> None:
+    waits: list[float | None] = []
+    wait = Bell.wait
+
+    def recorded(bell: Bell, timeout: float | None = None) -> bool:
+        if threading.current_thread() is threading.main_thread():
+            waits.append(timeout)
+        return wait(bell, timeout)
+
+    monkeypatch.setattr(Bell, "wait", recorded)
+    grant = other.acquire()
+    releasing = in_background(lambda: (time.sleep(1.2), grant.release()))
+    lock.acquire().release()
+    releasing.result()
+    assert all(timeout is not None and timeout <= 1.0 for timeout in waits), waits
+
+
+async def sleeps_of_a_loop() -> tuple[float, bool]:
+    """How long an event loop that has nothing to do sleeps in the block, and whether that ends with it."""
+    loop = asyncio.get_running_loop()
+    async with zkfence.exit_on_signals(signal.SIGTERM):
+        await asyncio.sleep(0)
+        (tick,) = [each for each in loop._scheduled if not each.cancelled()]  # type: ignore[attr-defined]
+        longest = tick.when() - loop.time()
+    return longest, tick.cancelled()
+
+
+def test_the_event_loop_does_not_sleep_for_long() -> None:
+    longest, has_ended = asyncio.run(sleeps_of_a_loop())
+    assert longest <= 0.25
+    assert has_ended
